@@ -129,6 +129,8 @@ def plugin(folder: Path, name: str, module: str, entry_point: str) -> dict[str, 
     ("module", "cause"),
     [
         ("raise RuntimeError('out of order')", "RuntimeError: out of order"),
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("register = None", "TypeError: 'NoneType' object is not callable"),
         ("raise SystemExit(3)", "SystemExit: 3"),
     ],
 )

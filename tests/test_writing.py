@@ -1,13 +1,18 @@
 """Files that are there whole or not at all."""
 
+import errno
 import multiprocessing
 import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
-from sae_lens_c2r._support.files import fill_once, write_json, write_text
+from sae_lens_c2r._support.files import fill_once, sync, write_folder, write_json, write_text
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -48,6 +53,44 @@ def test_what_fails_leaves_what_was_there_and_nothing_else(
         write_text(path, "two")
     assert path.read_text() == "one"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_s_files_are_readable_by_whom_the_umask_says(tmp_path: Path) -> None:
+    """And by nobody else."""
+    before = os.umask(0o027)
+    try:
+        with write_folder(tmp_path / "sae", beside=tmp_path) as folder:
+            save_file({"W": torch.ones(2)}, folder / "weights.safetensors")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "sae" / "weights.safetensors").stat().st_mode) == 0o640
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """Such as /dev/null, or a link, whose target is written."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("target")
+    with ThreadPoolExecutor() as reader:
+        read = reader.submit((tmp_path / "pipe").read_text)
+        for name in ("pipe", "link"):
+            write_text(tmp_path / name, "words")
+    assert read.result() == (tmp_path / "target").read_text() == "words"
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.parametrize(("number", "fails"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_what_did_not_come_to_the_disk_is_not_taken_for_written(
+    number: int, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some file systems cannot say; others say that it did not."""
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(number, "no")))
+    try:
+        sync(tmp_path)
+    except OSError:
+        assert fails
+    else:
+        assert not fails
 
 
 def test_numbers_that_json_has_not_are_refused(tmp_path: Path) -> None:

@@ -82,6 +82,25 @@ def test_coefficient_0_trains_the_backbone_to_the_bit(architecture: str) -> None
 
 
 @EVERY
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_not_finite_in_the_data_ruins_what_it_ruins_in_the_backbone(
+    architecture: str, value: float
+) -> None:
+    """A penalty neither hides it nor spreads it."""
+    batch = next(noise())
+    batch[3, 5] = value
+    ruined = []
+    for name in (architecture, backbone_of(architecture)):
+        sae = make_sae(name)
+        loss = make_trainer(sae, 2, noise()).step(batch).loss
+        assert not loss.isfinite()
+        ruined.append(
+            {k: (~each.isfinite()).sum().item() for k, each in sae.named_parameters()}
+        )
+    assert ruined[0] == ruined[1]
+
+
+@EVERY
 def test_penalty_is_the_same_after_folding_the_decoder_norms(architecture: str) -> None:
     if architecture == "matching_pursuit_c2r":
         # SAELens refuses: folding would change which latents Matching Pursuit chooses.

@@ -12,7 +12,7 @@ import torch
 
 from sae_lens_c2r import composition
 from sae_lens_c2r.architectures import penalized
-from sae_lens_c2r.penalties import cosines, neighbors
+from sae_lens_c2r.penalties import neighbors
 from tests.architectures.training import (
     make_config,
     make_sae,
@@ -88,15 +88,6 @@ def test_nothing_is_searched_for_a_metric_alone(pairs: str) -> None:
     with patch.object(penalized, "search", wraps=neighbors.search) as search:
         metrics = sae.training_forward_pass(step_input(sae)).metrics
     assert search.call_count == (pairs == "nearest") == ("c2r_mean_max_cosine" in metrics)
-
-
-@pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort_c2r", "standard_c2r"])
-def test_the_lengths_of_decoder_rows_are_measured_once_a_step(architecture: str) -> None:
-    sae = make_sae(architecture)
-    with patch.object(penalized, "row_lengths", wraps=cosines.row_lengths) as measure:
-        for step in range(6):
-            sae.training_forward_pass(step_input(sae, step))
-    assert measure.call_count == 2
 
 
 @pytest.mark.parametrize("architecture", ["batchtopk_c2r", "ort"])

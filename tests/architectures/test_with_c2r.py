@@ -1,7 +1,6 @@
 """C2R for an architecture of a third party."""
 
 import copy
-import importlib
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -143,24 +142,12 @@ def test_a_taken_name_is_refused() -> None:
         with_c2r("mine")
 
 
-@pytest.mark.parametrize("name", ["Inherited", "InheritedOrt", "OfMade"])
-def test_annotations_may_be_strings(name: str) -> None:
-    """The values are checked as those of the class that describes the penalty."""
-    config_class = getattr(importlib.import_module("tests.architectures.strings"), name)
-    config = config_class(d_in=4, d_sae=8, k=2)
-    penalty = "ort" if name == "InheritedOrt" else "c2r"
-    coefficient = f"{penalty}_coefficient"
-    assert getattr(config, coefficient) in (0.5, 2.0, 3.0)
-    with pytest.raises(TypeError, match=coefficient):
-        config_class(d_in=4, d_sae=8, k=2, **{coefficient: "high"})
-
-
 READ = """
 import pickle, sys
-sae_class, config_class, config, state, inherited = pickle.loads(bytes.fromhex(sys.argv[1]))
+sae_class, config_class, config, state = pickle.loads(bytes.fromhex(sys.argv[1]))
 sae = sae_class(config)
 sae.load_state_dict(state)
-print(type(config) is config_class, config.temperature, inherited.__name__, sae.W_dec.sum())
+print(type(config) is config_class, config.temperature)
 """
 
 
@@ -168,15 +155,12 @@ def test_what_is_made_is_pickled_and_read_in_a_fresh_process() -> None:
     sae_class, config_class = with_c2r("mine")
     config = config_class(d_in=4, d_sae=8, k=2, temperature=7.0)
     sae = sae_class(config)
-    strings = importlib.import_module("tests.architectures.strings")
-    whole = sae_class, config_class, config, dict(sae.state_dict()), strings.OfMade
-    again = pickle.loads(pickle.dumps(whole))
-    assert again[:3] == whole[:3]
-    assert again[4] is strings.OfMade
+    whole = sae_class, config_class, config, dict(sae.state_dict())
+    assert pickle.loads(pickle.dumps(whole))[:3] == whole[:3]
     program = ("-c", READ, pickle.dumps(whole).hex())
     ran = forkserver.run(*program, cwd=forkserver.ROOT)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split()[:3] == ["True", "7.0", "OfMade"]
+    assert ran.stdout.split() == ["True", "7.0"]
 
 
 def test_sae_lens_command_line_takes_it() -> None:

@@ -6,16 +6,12 @@ from typing import Any
 
 import pytest
 import typer
-from pydantic import TypeAdapter
 from typer.testing import CliRunner, Result
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import error_boundary
-from sae_lens_c2r.releases.model import LanguageModel
-from sae_lens_c2r.saes.sae_ref import SAERef
 from tests.command import run_command
-from tests.saes.forms import make_form
 
 FULL = OSError(28, "No space left on device")
 
@@ -127,20 +123,6 @@ def test_a_traceback_is_shown_wherever_it_is_asked_for() -> None:
         ran = run_command(*typed)
         assert ("in find_release" in ran.stderr) == ("--debug" in typed)
         assert ran.stderr.splitlines()[-1].startswith("`release` should be a YAML file")
-
-
-def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    make_form("standard", d_in=8, d_sae=16).save_model(tmp_path / "sae")
-    assert run_command("inspect", tmp_path / "sae", "--out=~/sae.html").returncode == 0
-    assert (tmp_path / "sae.html").is_file()
-    assert not (tmp_path / "~").exists()
-    source = {"hub_id": "a/b", "hook_name": "a", "context_size": 8, "training_tokens": 9}
-    places = {"dataset": "~/a.txt", "name": "~/model"}
-    read = LanguageModel.model_validate({**source, **places})
-    assert (read.dataset, read.name) == (f"{tmp_path}/a.txt", f"{tmp_path}/model")
-    assert TypeAdapter(SAERef).validate_python({"folder": "~/sae"}).folder == tmp_path / "sae"
 
 
 def test_an_error_of_another_process_keeps_its_parts() -> None:

@@ -39,14 +39,10 @@ class Account:
     """Who a token is of, and what it may do."""
 
     name: str
-    organizations: tuple[str, ...] = ()  # where the user may write, too
     role: str = "write"  # or `read`
 
     def owns(self, repo_id: str) -> bool:
-        return repo_id.partition("/")[0] in (self.name, *self.organizations)
-
-    def may_write(self, repo_id: str) -> bool:
-        return self.role == "write" and self.owns(repo_id)
+        return repo_id.partition("/")[0] == self.name
 
 
 @dataclass(frozen=True)
@@ -154,7 +150,7 @@ class LoopbackHub:
 
     def __init__(self, storage: Path) -> None:
         self.storage = storage
-        self.accounts = {TOKEN: Account("me", ("my-lab",))}
+        self.accounts = {TOKEN: Account("me")}
         self.known_models = {
             "EleutherAI/pythia-70m-deduped",
             "HuggingFaceTB/SmolLM2-135M-Instruct",
@@ -206,7 +202,6 @@ class LoopbackHub:
             ("GET", r"/api/datasets/([^/]+/[^/]+)", self._dataset),
             ("POST", r"/([^/]+/[^/]+)\.git/info/lfs/objects/batch", self._batch),
             ("PUT", r"/storage/([0-9a-f]{64})", self._store),
-            ("POST", r"/verify/([0-9a-f]{64})", self._verify),
             ("GET", r"/storage/([0-9a-f]{64})", self._stored),
             ("HEAD|GET", r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", self._resolve),
         ]
@@ -217,11 +212,7 @@ class LoopbackHub:
         raise RefusedError(404, f"There is no {seen.method} {path}")
 
     def _whoami(self, seen: Seen, *_: Any) -> Answer:
-        account = self._account(seen)
-        token: dict[str, Any] = {"role": account.role, "displayName": "loopback"}
-        owners = [{"name": name} for name in account.organizations]
-        auth = {"type": "access_token", "accessToken": token}
-        return Answer.json({"type": "user", "name": account.name, "orgs": owners, "auth": auth})
+        return Answer.json({"type": "user", "name": self._account(seen).name})
 
     def _auth_check(self, seen: Seen, _: Any, repo_id: str, write: str | None) -> Answer:
         self._readable(seen, repo_id)
@@ -230,9 +221,7 @@ class LoopbackHub:
         return Answer()
 
     def _create(self, seen: Seen, body: Any) -> Answer:
-        account = self._account(seen)
-        owner = body.get("organization") or account.name
-        repo_id = f"{owner}/{body['name']}"
+        repo_id = f"{body['organization']}/{body['name']}"
         self._writable(seen, repo_id)
         url = {"url": f"{self.endpoint}/{repo_id}", "name": repo_id}
         if repo_id in self.repos:
@@ -292,10 +281,7 @@ class LoopbackHub:
         for each in body["objects"]:
             answer: dict[str, Any] = {"oid": each["oid"], "size": each["size"]}
             if not (self.storage / each["oid"]).exists():
-                answer["actions"] = {
-                    "upload": {"href": f"{storage}/{each['oid']}"},
-                    "verify": {"href": f"{self.endpoint}/verify/{each['oid']}"},
-                }
+                answer["actions"] = {"upload": {"href": f"{storage}/{each['oid']}"}}
             objects.append(answer)
         return Answer.json({"objects": objects, "transfer": "basic"})
 
@@ -306,12 +292,6 @@ class LoopbackHub:
             raise RefusedError(400, "The content has another SHA-256.")
         body.replace(self.storage / sha256)
         return Answer(headers={"ETag": sha256})
-
-    def _verify(self, _: Seen, body: Any, sha256: str) -> Answer:
-        stored = self.storage / sha256
-        if not stored.exists() or stored.stat().st_size != body["size"]:
-            raise RefusedError(404, "The object is not there.")
-        return Answer.json({})
 
     def _stored(self, _seen: Seen, _: Any, sha256: str) -> Answer:
         return Answer(self.storage / sha256, headers={"ETag": f'"{sha256}"'})
@@ -397,9 +377,7 @@ class LoopbackHub:
 
     def _writable(self, seen: Seen, repo_id: str, *, create_pr: bool = False) -> None:
         account = self._account(seen)
-        if create_pr and account.role == "write":
-            return
-        if not account.may_write(repo_id):
+        if account.role != "write" or not (create_pr or account.owns(repo_id)):
             raise RefusedError(403, "You don't have the rights to write here.")
 
     def _revision(self, seen: Seen, repo_id: str, revision: str) -> tuple[Repo, Commit]:

@@ -20,7 +20,6 @@ from sae_lens import SAE
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub.card import (
     BEGIN,
-    CITATION,
     END,
     LISTS,
     SENTENCES,
@@ -248,11 +247,6 @@ def test_rendered_cards_are_of_their_facts(folder: Path) -> None:
     }
 
 
-def test_the_readme_and_the_cards_cite_alike() -> None:
-    citation = CITATION.read_text(encoding="utf-8")
-    assert citation in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
 def test_a_card_is_of_all_that_a_repository_has() -> None:
     """Joined twice is joined once; of other repositories and deleted SAEs nothing is kept."""
     ours, theirs = facts(a=sae()), facts(b=sae())
@@ -361,14 +355,6 @@ def test_a_licence_among_several_is_confirmed() -> None:
         assert metadata(write(license))["license"] == ["apache-2.0", "mit"]
     with pytest.raises(UserError, match=r"`license` should be apache-2\.0 or mit, as in"):
         write("bsd-3-clause")
-
-
-def test_lists_grow_but_for_what_is_gone() -> None:
-    known = "---\ntags: [mine, {odd: 1}]\nbase_model: org/x\ndatasets: org/old\n---\n"
-    found = metadata(merged(known, {**METADATA, "base_model": "org/z"}, ["org/old"]))
-    assert found["tags"] == ["mine", {"odd": 1}, "sae"]
-    assert found["base_model"] == ["org/x", "org/z"]
-    assert "datasets" not in found
 
 
 @pytest.mark.parametrize("content", [f"{BEGIN}\n", f"{END}\n{BEGIN}\n", f"{BEGIN}{END}" * 2])

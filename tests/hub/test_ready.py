@@ -120,7 +120,7 @@ def test_the_commands_lead_from_nothing_to_from_pretrained(
     }.items():
         assert script.count(f"sae-lens-c2r {command}") == 1
         script = script.replace(command, f"{command} {added}")
-    hub_here.accounts[TOKEN] = Account("me", ("sae-lens-c2r",))
+    hub_here.accounts[TOKEN] = Account("sae-lens-c2r")
     for name, value in {"ENDPOINT": hub_here.endpoint, "TOKEN": TOKEN}.items():
         monkeypatch.setenv(f"HF_{name}", value)
     Shell.in_folder(tmp_path).run(f"export HF_HUB_OFFLINE=0\n{script}")

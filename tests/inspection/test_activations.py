@@ -1,10 +1,9 @@
 """Models run over a text, and give what SAEs were trained on."""
 
-import json
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -168,54 +167,6 @@ def test_a_model_runs_once_for_the_same_inputs(tmp_path: Path, loaded: list[str]
     )
     alone = load(tmp_path / "alone", sequence_separator_token=None)
     assert read.activations(alone, "c") is not first
-
-
-def test_tokens_of_large_norms_are_left_out_by_the_medians_of_trainings_passes(
-    tmp_path: Path,
-) -> None:
-    tokens = torch.tensor(rows_of_tokens(7)["tokens"])
-    _, cache = tiny_model().run_with_cache(tokens, prepend_bos=False)
-    of_rows = [cache[HOOK][3 * n : 3 * n + 3][:, 1:].flatten(0, 1) for n in range(3)]
-    norms = [each.norm(dim=1) for each in of_rows]
-    kept = [acts[n <= 1.1 * n.median()] for acts, n in zip(of_rows, norms, strict=True)]
-    sae = load(
-        tmp_path / "sae",
-        exclude_special_tokens=False,
-        seqpos_slice=(1, None),
-        max_activation_norm_multiple=1.1,
-        store_batch_size_prompts=3,
-    )
-    text = source(rows_of_tokens(7)).activations(sae, "sae")
-    torch.testing.assert_close(text.activations, torch.cat(kept))
-    torch.testing.assert_close(cache[HOOK][:, 1:][tuple(text.places.T)], text.activations)
-    n_large = sum(map(len, of_rows)) - len(text.activations)
-    assert n_large > 0
-    assert list(text.left_out.values()) == [len(tokens), n_large]
-
-
-def test_a_text_is_read_as_a_chat_if_training_did(tmp_path: Path) -> None:
-    tokenizer = tiny_model().tokenizer
-    text = Dataset.from_dict({"text": ["one two three", "four five", "six seven eight"]})
-    template = "{% for m in messages %}user says {{ m.content }}{% endfor %}"
-    about = {"use_chat_formatting": True, "sequence_separator_token": None}
-    about |= {"exclude_special_tokens": False}
-    with patch.object(tokenizer, "chat_template", template):
-        found = source(text).activations(load(tmp_path / "sae", **about), "sae")
-    said = ["user says " + each for each in text["text"]]
-    ids = tokenizer(" ".join(said), add_special_tokens=False)["input_ids"]
-    expected = torch.tensor(ids[: len(ids) // CONTEXT * CONTEXT]).view(-1, CONTEXT)
-    assert torch.equal(found.rows, expected)
-
-
-def test_of_its_own_text_an_sae_reads_the_column_that_it_was_trained_on(tmp_path: Path) -> None:
-    path = tmp_path / "text.jsonl"
-    path.write_text(json.dumps({"title": "one " * 40, "body": "two " * 40}) + "\n")
-    about = {"dataset_path": str(path), "dataset_column": "body"}
-    sae, other = load(tmp_path / "sae", **about), load(tmp_path / "other")
-    two = tiny_model().tokenizer("two", add_special_tokens=False)["input_ids"]
-    assert set(source(str(path)).activations(sae, "sae").rows.unique().tolist()) >= {*two}
-    with pytest.raises(UserError, match=r"^other: `column` should be one of title, body"):
-        source(str(path)).activations(other, "other")
 
 
 def test_what_an_sae_does_not_say_is_said(tmp_path: Path) -> None:

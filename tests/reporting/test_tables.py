@@ -17,14 +17,6 @@ def printed(*table: Any, width: int = 80, **options: Any) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def test_text_stands_at_the_left_and_numbers_at_the_right() -> None:
-    rows = [["a", "1", "x"], ["bb", "22", "yy"]]
-    lines = printed(["SAE", "pairs\n> 0.9", "form"], rows, text=(0, 2), note="Note.")
-    assert lines[:2] == ["pairs", "SAE  > 0.9  form"]
-    assert lines[3:] == ["a        1  x", "bb      22  yy", "Note."]
-    assert printed(["SAE", "L0"], [])[0] == "SAE  L0"
-
-
 def test_nothing_in_a_cell_is_markup() -> None:
     for name in ("[/k=3] a|b", "[red]x[/red]", ":smile:", "a\\[b"):
         assert printed(["SAE"], [[name]])[-1] == name

@@ -12,6 +12,8 @@ from sae_lens import (
     LanguageModelSAERunnerConfig,
     LanguageModelSAETrainingRunner,
     LoggingConfig,
+    MultiSAETrainingRunner,
+    MultiSAETrainingRunnerConfig,
     cache_activations_runner,
 )
 from torch import Tensor
@@ -144,3 +146,23 @@ def test_every_log_of_every_mode_shows_the_metrics(
     tolerance = 1e-4 if mode == "compile_sae" else 0.0  # which compiles other kernels
     torch.testing.assert_close(off, backbone, rtol=tolerance, atol=tolerance)
     assert not torch.equal(W_dec, backbone)
+
+
+def test_every_log_of_several_saes_shows_the_metrics_of_each(logs: Logs) -> None:
+    options: dict[str, Any] = {"d_in": D_MODEL, "d_sae": 32, "k": 4}
+    saes = {name: make_config(name, **options) for name in ("topk_c2r", "ort_c2r", "topk")}
+    logger = LoggingConfig(wandb_log_frequency=1, eval_every_n_wandb_logs=5)
+    read_ahead: dict[str, Any] = {"prefetch_llm_batches": True, "autocast": True}
+    cfg = MultiSAETrainingRunnerConfig(saes=saes, logger=logger, **read_ahead, **SHORT)
+    MultiSAETrainingRunner(
+        cfg, override_dataset=rows_of_tokens(), override_model=tiny_model()
+    ).run()
+    steps = [logged for logged in logs if "topk/losses/overall_loss" in logged]
+    assert len(steps) == STEPS
+    for logged in steps:
+        of_penalties = {name for name in logged if name.endswith("_penalty")}
+        assert of_penalties == {
+            "topk_c2r/metrics/c2r_penalty",
+            *(f"ort_c2r/metrics/{name}_penalty" for name in ("c2r", "ort")),
+        }
+        assert all(logged[name] >= 0 for name in of_penalties)

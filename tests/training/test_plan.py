@@ -190,6 +190,15 @@ def test_sae_lens_has_no_loss_for_dead_latents_of_normalized_inputs(
         plan_of(write(tmp_path), **changes, runner__dead_feature_window=9)
 
 
+def test_schedules_of_the_learning_rate_do_not_overlap(tmp_path: Path) -> None:
+    """SAELens would train with another one in silence."""
+    changes = {"runner__lr_warm_up_steps": 4, "runner__lr_decay_steps": 6}
+    assert plan_of(write(tmp_path), **changes).saes
+    changes["runner__lr_decay_steps"] += 1
+    with pytest.raises(UserError, match=r"`lr_decay_steps` should .* 10 steps\. Found 11"):
+        plan_of(write(tmp_path), **changes)
+
+
 def test_what_changes_no_weights_is_the_same_training(tmp_path: Path) -> None:
     path = write(tmp_path)
     log = {"log_to_wandb": True, "log_weights_to_wandb": True, "wandb_project": "mine"}

@@ -173,10 +173,29 @@ def test_any_number_of_processes_has_the_same_batches(tmp_path: Path) -> None:
         states = json.loads(json.dumps(found[0]["states"]))
 
 
-def test_a_text_without_a_row_is_refused() -> None:
-    store = make_store(texts(), disable_concat_sequences=True, context_size=4_000)
-    with pytest.raises(UserError, match="The text should fill at least one row"):
-        next(ActivationStream(store, seed=0))
+def test_a_pass_that_has_fewer_tokens_than_before_is_left_for_the_next_one() -> None:
+    """Another device or version may leave out other massive tokens."""
+    passes = [(0, "", torch.zeros(3, 1)), (1, "", torch.ones(5, 1))]
+    tokens = Tokens(iter(passes), n_used=4)
+    assert tokens.take(2).tolist() == [[1], [1]]
+    assert (tokens.row, tokens.n_used) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"disable_concat_sequences": True, "context_size": 4_000},
+            "The text should fill at least one row",
+        ),
+        ({"hook_d_ins": {HOOK: 5}}, rf"`sae\.d_in` should be {D_MODEL}, the width of {HOOK}"),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_the_first_batch(
+    options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        next(ActivationStream(make_store(texts(), **options), seed=0))
 
 
 @given(

@@ -235,6 +235,21 @@ def test_float32_matrices_are_multiplied_as_the_release_says(
         assert record["settings"]["runner"]["matmul_precision"] == ("high" if options else None)
 
 
+def test_what_was_trained_with_an_infinite_setting_is_saved_and_known_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """JSON has no infinity: a record that could not be written would lose the training."""
+    out = tmp_path / "saes"
+    grids = [{"id": "x", "sae": {"architecture": "standard"}}]
+    release = write(tmp_path, sae={"d_in": 8, "d_sae": 1024}, grids=grids)
+    for _ in range(2):
+        assert run(release, "--out", out, "--set=sae.lp_norm=.inf") == 0
+    assert "x is there already." in capsys.readouterr().err
+    record = json.loads((out / "x" / "training.json").read_text())
+    assert record["settings"]["saes"]["x"]["lp_norm"] == float("inf")
+    assert torch.isfinite(SAE.load_from_disk(out / "x").W_dec).all()
+
+
 def test_an_sae_that_diverges_is_not_saved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
