@@ -235,11 +235,3 @@ def test_massive_tokens_are_not_in_the_stream() -> None:
         dim=1
     )
     assert norms.max() <= 10 * norms.median()
-
-
-def test_a_pass_that_has_fewer_tokens_than_before_is_left_for_the_next_one() -> None:
-    """Another device or version may leave out other massive tokens."""
-    passes = [(0, "", torch.zeros(3, 1)), (1, "", torch.ones(5, 1))]
-    tokens = Tokens(iter(passes), n_used=4)
-    assert tokens.take(2).tolist() == [[1], [1]]
-    assert (tokens.row, tokens.n_used) == (1, 2)
