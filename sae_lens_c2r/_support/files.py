@@ -53,6 +53,8 @@ def write_text(path: Path, text: str) -> None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file as a whole, or not at all, whichever other process writes it too."""
     path = path.resolve()  # a link stays, and its target is written
+    if path.exists() and not path.is_file():  # such as /dev/null, which nothing may replace
+        raise UserError(path, "be a file")
     part = path.with_name(f".{uuid4().hex}.part")
     try:
         part.write_bytes(content)
@@ -62,9 +64,9 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def write_folder(final: Path, *, beside: Path, prefix: str = PARTIAL) -> Iterator[Path]:
+def write_folder(final: Path, *, beside: Path) -> Iterator[Path]:
     """Give a folder in `beside` to write to, which then gets its name: whole, or not at all."""
-    partial = begin_folder(beside, prefix)
+    partial = begin_folder(beside)
     try:
         yield partial
         for path in [*partial.rglob("*"), partial]:
@@ -90,9 +92,9 @@ def fill_once(folder: Path, fill: Callable[[Path], object]) -> None:
                 fill(to)
 
 
-def begin_folder(beside: Path, prefix: str = PARTIAL) -> Path:
+def begin_folder(beside: Path) -> Path:
     """A new folder in `beside`, whose name says that it is being written."""
-    partial = beside / f"{prefix}{uuid4().hex}"
+    partial = beside / f"{PARTIAL}{uuid4().hex}"
     partial.mkdir(parents=True)
     return partial
 

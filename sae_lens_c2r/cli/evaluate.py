@@ -64,7 +64,7 @@ def evaluate(
             report = evaluate_all(found, options, on_error=problems.append, tell=console.say)
         if report.saes:
             table = table_of(report)
-            console.print(*table.in_terminal(width=console.width, note=table.note), sep="\n")
+            console.print(*table.in_terminal(width=console.width), sep="\n")
             if not is_of_one_text(report):
                 console.say("Not all rows are of the same text and settings.")
             if ABSORPTION in options.sae_bench:

@@ -26,8 +26,7 @@ def list_releases() -> None:
             for release in shipped_releases()
         ]
         console = LineConsole()
-        tables = terminal_tables(headings, rows, width=console.width, text=(0, 2, 3))
-        console.print(*tables, sep="\n")
+        console.print(*terminal_tables(headings, rows, width=console.width, text=(0, 2, 3)))
 
 
 @registry.command("export", cls=shared.Command)

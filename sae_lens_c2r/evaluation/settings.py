@@ -56,7 +56,9 @@ class Options:
         """Name files and folders by their whole paths; raise for what would do nothing."""
         if self.text is not None and (path := TextSource(self.text).path):
             self.text = str(path.resolve())
-        for key in self.overrides:
+        for key, value in self.overrides.items():
+            if key == f"{CORE}.dataset" and Path(value).exists():  # read from another folder
+                self.overrides = {**self.overrides, key: str(Path(value).resolve())}
             if key.partition(".")[0] not in self.names:
                 run = ", ".join(self.names) or "none"
                 raise UserError(f"--set {key}", f"be of an evaluation that is run: {run}")

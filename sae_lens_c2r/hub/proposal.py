@@ -184,8 +184,8 @@ def show_proposal(proposal: Proposal, console: Console | None = None) -> None:
         return
     for file in proposal.files:
         done = "replaced" if file.path_in_repo in snapshot.tree else "new"
-        size = f"{file.upload_info.size:,} bytes"
-        console.print(f"{file.path_in_repo}: {done}, {size}", markup=False)
+        line = f"{file.path_in_repo}: {done}, {file.upload_info.size:,} bytes"
+        console.print(line, markup=False)
     for path in proposal.stale:
         console.print(f"{path}: removed", markup=False)
     console.print(f"{proposal.size / 1e6:,.1f} MB; {unchanged} files are there already.")

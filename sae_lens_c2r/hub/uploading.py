@@ -31,7 +31,6 @@ class Published:
     commit: str  # of the branch, with all files
     url: str | None  # of the commit or of the pull request; none if nothing had to be sent
     sent: int  # how many files were
-    proposal: Proposal  # which the commit holds
 
 
 def upload(
@@ -65,7 +64,7 @@ def upload(
     api = api or HfApi()
     target = Target(target) if isinstance(target, str) else target
     submission = saes if isinstance(saes, Submission) else Submission(saes)
-    # What the Hub refuses is said before anything is read, which may take long.
+    # Whether the Hub answers is said before anything is read, which may take long.
     if not dry_run:
         api.whoami()
     take_snapshot(api, target)
@@ -148,7 +147,7 @@ def publish(
         api.create_branch(target.repo_id, branch=target.revision, revision=parent)
     if not files:
         tell(f"{target.repo_id} has all {len(proposal.wanted)} files already.")
-        return Published(parent, None, 0, proposal)
+        return Published(parent, None, 0)
     tell(f"Sending {len(files)} files, {proposal.size / 1e6:,.1f} MB.")
     where: dict[str, Any] = {"revision": target.revision, "create_pr": target.create_pr}
     # Large files are stored first, which changes no branch; then one commit has all files.
@@ -168,7 +167,7 @@ def publish(
         if error.response.status_code != _MOVED:
             raise
         raise UserError("The branch has moved meanwhile. Run it again.") from error
-    return Published(made.oid, made.pr_url or made.commit_url, len(files), proposal)
+    return Published(made.oid, made.pr_url or made.commit_url, len(files))
 
 
 def _check_metadata(api: HfApi, card: str) -> None:

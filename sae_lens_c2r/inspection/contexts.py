@@ -64,11 +64,10 @@ class TokenInContext:
 
 @dataclass(frozen=True)
 class Latent:
-    """A latent on a text: the tokens on which it fires, and how strongly."""
+    """A latent on a text: the tokens on which it fires, and those where it does so most."""
 
     index: int
     tokens: Int[Tensor, " fires"]
-    activations: Float[Tensor, " fires"]
     top_tokens: list[TokenInContext]
 
 
@@ -120,7 +119,7 @@ def _in_context(text: TextActivations, index: int, acts: Float[Tensor, " tokens"
             for left, right in pairwise(places)
         )
         shown.append(TokenInContext(before, this, after, acts[token].item()))
-    return Latent(index, tokens, acts[tokens].float(), shown)
+    return Latent(index, tokens, shown)
 
 
 def _of_whole_characters(text: TextActivations, row: int, at: int) -> tuple[int, int]:

@@ -66,7 +66,7 @@ def in_terminal(
     """Return what `rich` is to print: tables as wide as the terminal, and sentences."""
     shown: list[Table | Text] = []
     for table in tables_of(reports).values():
-        shown += table.in_terminal(width=width, note=table.note)
+        shown += table.in_terminal(width=width)
     read = {each.on_text.tokens: None for each in reports if each.on_text}  # once each
     shown += [Text(f"Measured on {tokens}.") for tokens in read]
     return [*shown, *(Text(each.sentences()) for each in comparisons)]

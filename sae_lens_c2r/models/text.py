@@ -87,8 +87,7 @@ def _load(source: TextSource, streaming: bool) -> Dataset | IterableDataset:
     # As a whole path: a folder called text or json would be a builder of `datasets`.
     place = str(source.path.absolute()) if source.path else source.dataset
     if source.path and escape(place) != place:  # or other folders that fit it would be read
-        should = "have no *, ? or [ in its path: `datasets` takes it for a pattern"
-        raise UserError(f"The folder of the text should {should}. Found {place}.")
+        raise UserError(source.path, "have no *, ? or [, which `datasets` takes for a pattern")
     builder = load_dataset_builder(place, source.subset, **options)
     split = _split_of(source, builder.info.splits or builder.config.data_files or {})
     return load_dataset(place, source.subset, split=split, streaming=streaming, **options)

@@ -168,10 +168,10 @@ def _init_of(spec: SAESpec) -> SAERef:
         init = TypeAdapter(SAERef).validate_json(json.dumps(given), strict=True)
     except ValidationError as error:
         raise UserError("sae.init", "name an SAE", more=first_sentence(error)) from None
-    n_places = sum(map(bool, (init.folder, init.release, init.repo)))
     if (
-        n_places != 1
+        sum(map(bool, (init.folder, init.release, init.repo))) != 1
         or (init.folder and init.revision)
+        or init.license  # what is with the SAE says it
         or bool(init.sae_id) == bool(init.folder)
     ):
         should = (

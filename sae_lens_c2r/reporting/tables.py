@@ -79,12 +79,12 @@ class MetricTable:
         lines.pop("", None)
         return " ".join(lines.values())
 
-    def in_terminal(self, *, width: int = 80, note: str | None = None) -> list[Table]:
+    def in_terminal(self, *, width: int = 80) -> list[Table]:
         """Tables for `rich` to print, so many as the columns need in a terminal's width."""
         headings = [f"{m.heading or m.title}\n{m.arrow}".rstrip() for m in self.metrics]
         words = [number for number, metric in enumerate(self.metrics, 1) if not metric.shown]
         return terminal_tables(
-            ["SAE", *headings], self.rows, width=width, text=(0, *words), note=note
+            ["SAE", *headings], self.rows, width=width, text=(0, *words), note=self.note
         )
 
     def in_markdown(self, *, columns: int | None = None) -> str:

@@ -46,7 +46,6 @@ def check_weights(sae: SAE[Any], shown: object, *, published: bool = False) -> N
     trained_class, _ = SAE_TRAINING_CLASS_REGISTRY.get(trained_as, (object, object))
     learned = issubclass(trained_class, BatchTopKTrainingSAE)  # which learns its threshold
     divides = getattr(sae.cfg, "rescale_acts_by_decoder_norm", False)
-    norms = sae.W_dec.norm(dim=-1)
     for name, tensor in sae.state_dict().items():
         is_threshold = published and name == "threshold"
         for wrong, should in (
@@ -54,7 +53,10 @@ def check_weights(sae: SAE[Any], shown: object, *, published: bool = False) -> N
             (is_threshold and (tensor < 0).any(), "not be negative"),
             (is_threshold and learned and not tensor.any(), "have been learned"),
             (name == "W_dec" and not tensor.any(), "not be 0 everywhere"),
-            (name == "W_dec" and divides and not norms.all(), "have no row of 0"),  # NaN
+            (
+                name == "W_dec" and divides and not tensor.norm(dim=-1).all(),
+                "have no row of 0",
+            ),  # NaN
         ):
             if wrong:
                 raise UserError(name, should, of=shown)

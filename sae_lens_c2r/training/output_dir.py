@@ -67,7 +67,7 @@ class Checkpoints:
         for folder in reversed(self._named(_FINAL)):
             try:
                 found = read_checkpoint(folder)
-            except (OSError, ValueError, KeyError, TypeError) as damage:
+            except (FileNotFoundError, ValueError, KeyError, TypeError) as damage:
                 on_damage(f"{folder} is damaged: {damage}.")
                 damaged.append(folder)
                 continue

@@ -25,9 +25,8 @@ def print_plan(plan: Plan, console: Console, *, n_ranks: int = 1) -> None:
     for note in plan.start_notes:
         console.print(note, markup=False, soft_wrap=True)
     for sae_id, config in plan.saes.items():
-        size = decimal(weight_bytes(config))
-        line = f"{sae_id}: {config.architecture()}, {config.d_sae:,} latents, {size}"
-        console.print(line, markup=False)
+        about = f"{config.d_sae:,} latents, {decimal(weight_bytes(config))}"
+        console.print(f"{sae_id}: {config.architecture()}, {about}", markup=False)
     n_parts = group_size(plan, n_ranks)
     shares = place(plan.saes, n_ranks // n_parts)
     memory = max(memory_bytes(plan, share, n_parts=n_parts) for share in shares)

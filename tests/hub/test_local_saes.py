@@ -179,22 +179,13 @@ def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
     torch.testing.assert_close(loaded.encode(inputs), expected)
 
 
-def test_what_sae_lens_5_says_keeps_its_place(tmp_path: Path, folder: Path) -> None:
-    """It had no metadata: their keys stood beside the others."""
-    config = json.loads((folder / CFG).read_text())
-    said: dict[str, Any] = {
-        "sae_lens_version": "5.11.0",
-        "hook_name": "blocks.0.hook_resid_post",
-    }
-    said["prepend_bos"] = False  # where SAELens takes True if nothing is said
-    metadata = {**config.pop("metadata"), **said}
-    (folder / CFG).write_text(json.dumps(config | metadata))
-    [sae] = check_saes(Submission([folder]), tmp_path / "scratch")
-    published = json.loads((sae.folder / CFG).read_text())["metadata"]
-    assert [published[key] for key in ("hook_name", "prepend_bos")] == [
-        said["hook_name"],
-        False,
-    ]
+@pytest.mark.parametrize("missing", ["metadata", "architecture"])
+def test_what_sae_lens_5_saved_is_to_be_saved_again(
+    missing: str, tmp_path: Path, folder: Path
+) -> None:
+    """What it says has other places now, and would be lost without a word."""
+    set_field(folder, **{missing: ...})
+    assert f"{folder / CFG} should be written by SAELens 6" in refused(tmp_path, folder)
 
 
 def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:

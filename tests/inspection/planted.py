@@ -48,7 +48,7 @@ def weights(name: str = "an-sae", *, n_rows: int = 6, **changes: Any) -> SAERepo
 def latent(index: int, fires: range, *tokens: str) -> Latent:
     """A latent that fires on the tokens of these numbers, and is shown on some words."""
     shown = [TokenInContext("the word", token, "before", 1.25) for token in tokens]
-    return Latent(index, torch.tensor(fires).long(), torch.ones(len(fires)), shown)
+    return Latent(index, torch.tensor(fires).long(), shown)
 
 
 def on_text(

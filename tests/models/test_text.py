@@ -85,7 +85,7 @@ def test_a_name_is_no_pattern(tmp_path: Path) -> None:
         for name in (folder, other):
             (tmp_path / name).mkdir()
             (tmp_path / name / "a.txt").write_text(name)
-        with pytest.raises(UserError, match="takes it for a pattern"):
+        with pytest.raises(UserError, match="takes for a pattern"):
             read(tmp_path / folder)
         assert read(tmp_path / folder / "a.txt") == [{"text": folder}]
 
