@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from sae_lens_c2r.inspection.contexts import (
-    TextActivations,
     latents_in_context,
     most_alike,
     pairs_in_context,
@@ -83,32 +82,6 @@ def test_a_token_stands_between_others(
     [token] = latent.top_tokens
     found = (token.before, token.token, token.after)
     assert found == (before, f"w{position + 1}", after)
-
-
-def test_special_tokens_are_shown_where_latents_fire_on_them() -> None:
-    text = text_of(torch.eye(6)[:1])
-    text.places[0, 1] = 0
-    [latent] = latents_in_context(planted_sae(torch.eye(6)), text, [0])
-    [token] = latent.top_tokens
-    assert (token.before, token.token, token.after) == ("", "w0", "w1 w2 w3 w4")
-
-
-class Bytes:
-    """A tokenizer that has a token for each byte."""
-
-    def decode(self, ids: torch.Tensor, *, skip_special_tokens: bool = False) -> str:  # noqa: ARG002
-        return bytes(ids.tolist()).decode(errors="replace")
-
-
-def test_a_part_of_a_character_is_shown_with_the_rest_of_it() -> None:
-    characters = "aü天🍕b"
-    written = list(characters.encode())
-    n = len(written)
-    places = torch.stack([torch.zeros(n, dtype=torch.long), torch.arange(n)], dim=1)
-    text = TextActivations(torch.tensor([written]), torch.eye(n), places, Bytes(), "", "")
-    latents = latents_in_context(planted_sae(torch.eye(n)), text, range(n))
-    expected = [each for each in characters for _ in each.encode()]
-    assert [latent.top_tokens[0].token for latent in latents] == expected
 
 
 def test_latents_that_fire_negatively_fire() -> None:

@@ -1,7 +1,5 @@
 """The picture of maximum cosines shows shares of latents, and its bytes never vary."""
 
-import re
-
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -17,10 +15,6 @@ def figure(n_saes: int = 2, chance_levels: tuple[float, ...] = (0.2,)) -> Figure
     return max_cosine_figure(list(zip(names, colors, counts, strict=True)), chance_levels)
 
 
-def labels(drawn: Figure) -> list[str]:
-    return [text.get_text() for text in drawn.legends[0].get_texts()]
-
-
 def test_every_distribution_is_drawn_as_shares_of_its_latents() -> None:
     (axes,) = figure().axes
     first, second = (patch.get_data() for patch in axes.patches)
@@ -29,29 +23,6 @@ def test_every_distribution_is_drawn_as_shares_of_its_latents() -> None:
     assert list(first.edges) == [0, 0.25, 0.5, 0.75, 1]
     assert [to_hex(patch.get_facecolor()) for patch in axes.patches] == list(COLORS[:2])
     assert color_of(len(COLORS)) == COLORS[0]
-
-
-def test_the_legend_has_each_label_and_the_chance_level_once() -> None:
-    drawn = figure(chance_levels=(0.3, 0.2, 0.3))
-    (axes,) = drawn.axes
-    assert sorted(line.get_xdata()[0] for line in axes.lines) == [0.2, 0.3]
-    assert sorted(labels(drawn)) == ["a", "b", "random directions"]
-    unlabeled = max_cosine_figure([("kind", "#000000", [1]), (None, "#000000", [1])], [])
-    assert labels(unlabeled) == ["kind"]
-
-
-def test_a_name_is_no_instruction_to_matplotlib() -> None:
-    names = ["_saes/a", "saes/$x_/$y"]
-    drawn = max_cosine_figure([(name, "#000000", [1]) for name in names], [])
-    for name in names:
-        assert f"{name}</text>" in svg(drawn)
-
-
-def test_svg_is_an_element_with_its_text_as_text() -> None:
-    shown = svg(figure())
-    assert re.fullmatch(r"<svg.*</svg>\s*", shown, re.DOTALL)
-    for text in ("share of latents", "cosine with the nearest other latent", "a", "b"):
-        assert re.search(rf"<text[^>]*>{text}</text>", shown)
 
 
 def test_the_same_numbers_make_the_same_bytes() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sae_lens_c2r.reporting.tables import markdown_table, terminal_tables
+from sae_lens_c2r.reporting.tables import terminal_tables
 
 
 def printed(*table: Any, width: int = 80, **options: Any) -> list[str]:
@@ -15,14 +15,6 @@ def printed(*table: Any, width: int = 80, **options: Any) -> list[str]:
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert all(len(line) <= width for line in lines)
     return [line.strip() for line in lines if line.strip()]
-
-
-def test_text_stands_at_the_left_and_numbers_at_the_right() -> None:
-    rows = [["a", "1", "x"], ["bb", "22", "yy"]]
-    lines = printed(["SAE", "pairs\n> 0.9", "form"], rows, text=(0, 2), note="Note.")
-    assert lines[:2] == ["pairs", "SAE  > 0.9  form"]
-    assert lines[3:] == ["a        1  x", "bb      22  yy", "Note."]
-    assert printed(["SAE", "L0"], [])[0] == "SAE  L0"
 
 
 def test_nothing_in_a_cell_is_markup() -> None:
@@ -35,16 +27,6 @@ def test_a_long_name_is_broken_and_no_number_is_cut() -> None:
     rows = printed(["SAE", "L0"], [[name, "12,345.678"]], width=40)[2:]
     assert "".join(row.split()[0] for row in rows) == name
     assert rows[0].endswith("12,345.678")
-
-
-def test_markdown_has_a_line_for_the_headings_a_ruler_and_each_row() -> None:
-    rows = (cells for cells in (["`a`", "t", "0.5"], ["`b`", "", ""]))  # read once
-    assert markdown_table(["SAE", "form", "L0 ↓"], rows, text=range(2)).splitlines() == [
-        "| SAE | form | L0 ↓ |",
-        "| --- | --- | --: |",
-        "| `a` | t | 0.5 |",
-        "| `b` |  |  |",
-    ]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
