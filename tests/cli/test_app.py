@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import sae_lens_c2r
-from sae_lens_c2r._support.errors import counted
 from sae_lens_c2r.analysis import composition
 from tests.architectures.training import make_sae
 from tests.command import run_command
@@ -26,16 +25,6 @@ def test_results_go_to_the_output_and_progress_elsewhere(tmp_path: Path) -> None
     for quiet in (("--quiet", *command), (*command[:2], "--quiet", *command[2:])):
         ran = run_command(*quiet, tmp_path / "report.html")
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, told.stdout, "")
-
-
-def test_a_noun_is_of_its_number() -> None:
-    counts = {0: "0 SAEs", 0.9: "1 SAE", 1: "1 SAE", 1.2: "1 SAE", 1234: "1,234 SAEs"}
-    assert {number: counted(number, "SAE") for number in counts} == counts
-
-
-def test_without_a_command_it_shows_what_there_is() -> None:
-    ran = run_command()
-    assert "demo" in ran.stdout + ran.stderr
 
 
 def test_python_m_is_the_command(tmp_path: Path) -> None:
