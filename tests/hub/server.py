@@ -161,7 +161,6 @@ class LoopbackHub:
             "google/gemma-2-2b",
             "sentence-transformers/all-MiniLM-L6-v2",
         }
-        self.gated_models = {"google/gemma-2-2b"}
         self.known_datasets = {"Skylion007/openwebtext"}
         self.repos: dict[str, Repo] = {}
         self.log: list[Seen] = []
@@ -206,7 +205,6 @@ class LoopbackHub:
             ("GET", r"/api/datasets/([^/]+/[^/]+)", self._dataset),
             ("POST", r"/([^/]+/[^/]+)\.git/info/lfs/objects/batch", self._batch),
             ("PUT", r"/storage/([0-9a-f]{64})", self._store),
-            ("POST", r"/verify/([0-9a-f]{64})", self._verify),
             ("GET", r"/storage/([0-9a-f]{64})", self._stored),
             ("HEAD|GET", r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", self._resolve),
         ]
@@ -249,8 +247,7 @@ class LoopbackHub:
 
     def _info(self, seen: Seen, _: Any, repo_id: str, revision: str = "main") -> Answer:
         if repo_id in self.known_models and repo_id not in self.repos:
-            gated = "manual" if repo_id in self.gated_models else False
-            return Answer.json({"id": repo_id, "sha": "0" * 40, "siblings": [], "gated": gated})
+            return Answer.json({"id": repo_id, "sha": "0" * 40, "siblings": []})
         repo, commit = self._revision(seen, repo_id, revision)
         siblings = [{"rfilename": path} for path in commit.files]
         found = {"id": repo_id, "sha": commit.oid, "siblings": siblings}
@@ -292,10 +289,7 @@ class LoopbackHub:
         for each in body["objects"]:
             answer: dict[str, Any] = {"oid": each["oid"], "size": each["size"]}
             if not (self.storage / each["oid"]).exists():
-                answer["actions"] = {
-                    "upload": {"href": f"{storage}/{each['oid']}"},
-                    "verify": {"href": f"{self.endpoint}/verify/{each['oid']}"},
-                }
+                answer["actions"] = {"upload": {"href": f"{storage}/{each['oid']}"}}
             objects.append(answer)
         return Answer.json({"objects": objects, "transfer": "basic"})
 
@@ -306,12 +300,6 @@ class LoopbackHub:
             raise RefusedError(400, "The content has another SHA-256.")
         body.replace(self.storage / sha256)
         return Answer(headers={"ETag": sha256})
-
-    def _verify(self, _: Seen, body: Any, sha256: str) -> Answer:
-        stored = self.storage / sha256
-        if not stored.exists() or stored.stat().st_size != body["size"]:
-            raise RefusedError(404, "The object is not there.")
-        return Answer.json({})
 
     def _stored(self, _seen: Seen, _: Any, sha256: str) -> Answer:
         return Answer(self.storage / sha256, headers={"ETag": f'"{sha256}"'})
