@@ -43,13 +43,6 @@ def test_a_module_imports_no_more_than_it_should(module: str, forbidden: str) ->
     assert subprocess.run([FRESH, "-c", code]).returncode == 0
 
 
-def test_one_room_imports_transformer_lens() -> None:
-    """Its version 4 has moved what SAELens and this package use of it."""
-    its_import = re.compile(r"^\s*(from|import) transformer_lens\b", re.MULTILINE)
-    files = [path for path in PACKAGE.rglob("*.py") if its_import.search(path.read_text())]
-    assert {path.parent for path in files} == {PACKAGE / "models"}
-
-
 # Rooms that may import those that stand before them, and none beside or behind.
 ROOMS: tuple[tuple[str, ...], ...] = (
     *(("_support",), ("models", "penalties"), ("architectures", "analysis")),
