@@ -20,6 +20,7 @@ from sae_lens_c2r.training.summary import (
     print_plan,
     weight_bytes,
 )
+from tests.language_model import RUNNER
 from tests.releases.test_files import SHIPPED, write
 
 MINILM, GEMMA = "minilm-layer-3", "gemma-2-2b-layer-12"
@@ -197,6 +198,16 @@ def test_the_models_revision_is_what_sae_lens_loads() -> None:
     plan = plan_of(GEMMA, language_model__revision="abc", **said)
     runner_config(plan, sae_ids=list(plan.saes))
     assert plan.runner["model_from_pretrained_kwargs"] == {"dtype": "float32"}
+
+
+def test_logging_is_the_releases_to_choose(tmp_path: Path) -> None:
+    logger = {"wandb_project": "mine", "wandb_log_frequency": 5}
+    chosen = {"runner": {**RUNNER, "logger": logger}}
+    for changed, logs in (({}, False), (chosen, True)):
+        plan = plan_of(write(tmp_path, **changed))
+        config = runner_config(plan, sae_ids=["width_1k/topk_k2"])
+        assert config.logger.log_to_wandb == logs
+    assert config.logger.wandb_project == "mine"
 
 
 def test_saes_are_trained_at_once_if_all_need_an_estimate_or_none(tmp_path: Path) -> None:
