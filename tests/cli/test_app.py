@@ -4,14 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
-import sae_lens_c2r
 from sae_lens_c2r.analysis import composition
 from tests.architectures.training import make_sae
 from tests.command import run_command
-from tests.docs.commands import Shell
-from tests.forkserver import FRESH
 
 
 def test_results_go_to_the_output_and_progress_elsewhere(tmp_path: Path) -> None:
@@ -25,11 +21,3 @@ def test_results_go_to_the_output_and_progress_elsewhere(tmp_path: Path) -> None
     for quiet in (("--quiet", *command), (*command[:2], "--quiet", *command[2:])):
         ran = run_command(*quiet, tmp_path / "report.html")
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, told.stdout, "")
-
-
-def test_python_m_is_the_command(tmp_path: Path) -> None:
-    shell = Shell.in_folder(tmp_path, python=FRESH)
-    said = shell.run("python -m sae_lens_c2r --version")
-    assert said.startswith(f"sae-lens-c2r {sae_lens_c2r.__version__}\nsae-lens ")
-    assert f"\ntorch {torch.__version__}\n" in said
-    assert "Usage: sae-lens-c2r" in shell.run("python -m sae_lens_c2r --help")

@@ -217,31 +217,6 @@ def test_the_losses_of_rows_are_of_the_tokens_that_sae_lens_counts(
 
 
 @pytest.mark.usefixtures("requests")
-def test_each_sae_that_cannot_be_is_one_line(tmp_path: Path, out: Path, run: Evaluate) -> None:
-    reasons = {
-        "hook": "`metadata.hook_name`",
-        "model": "`model` should be given, or be in the SAE's config.",
-        "broken": "JSON",
-        "nan": "finite",
-        "whole": None,
-    }
-    saes = {name: plant_sae(tmp_path / name, d_in=8, seed=i) for i, name in enumerate(reasons)}
-    say(saes["hook"], hook_name=None)
-    say(saes["model"], model_name=None)
-    (saes["broken"] / "cfg.json").write_text("{")
-    weights = saes["nan"] / "sae_weights.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\xc0\x7f")
-    nowhere, *failed = run(tmp_path / "nowhere", *saes.values())
-    assert str(tmp_path / "nowhere") in nowhere
-    for (name, reason), line in zip(list(reasons.items())[:-1], failed, strict=True):
-        assert str(saes[name]) in line
-        assert reason in line
-        assert "\n" not in line
-    measured = [str(saes[name]) for name in ("hook", "model", "whole")]
-    assert names(out) == measured
-
-
-@pytest.mark.usefixtures("requests")
 def test_a_folder_is_of_one_process_and_of_this_command(
     sae: Path, out: Path, run: Evaluate
 ) -> None:

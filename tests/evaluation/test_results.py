@@ -63,18 +63,6 @@ def test_rows_of_other_texts_or_settings_are_told() -> None:
         assert not is_of_one_text(EvaluationReport(saes=[one, changed]))
 
 
-def test_what_was_measured_has_a_column_and_nothing_else_has() -> None:
-    quality = {"explained_variance": 0.8125, "l0": 31.96}
-    saes = [sae("a", sae_lens=quality), sae("b", sae_lens={"l0": 3.0, "kl_score": 0.75})]
-    table = table_of(EvaluationReport(saes=saes))
-    lines = table.in_markdown().splitlines()
-    assert lines[0] == "| SAE | explained variance ↑ | L0 | KL score ↑ |"
-    assert lines[2:4] == ["| a | 0.812 | 32.0 |  |", "| b |  | 3.0 | 0.750 |"]
-    assert "absorption" not in table.note
-    of_core = table_of(EvaluationReport(saes=[sae("c", core=quality)])).in_markdown()
-    assert "| c | 0.812 | 32.0 |" in of_core
-
-
 def test_reading_needs_no_sae_bench() -> None:
     program = "import sys; sys.modules['sae_bench'] = None; import sae_lens_c2r.evaluation."
     ran = forkserver.run("-c", f"{program}evaluate", level=forkserver.LIBRARIES)

@@ -21,7 +21,6 @@ from sae_lens_c2r.evaluation.settings import EVALUATIONS, Options
 from sae_lens_c2r.models.loading import output_of_block
 from sae_lens_c2r.models.reading import Reading
 from tests import forkserver
-from tests.command import run_command
 from tests.evaluation.planted import MODEL, plant_model, plant_sae, plant_text
 
 pytest.importorskip("sae_bench")
@@ -229,22 +228,3 @@ def test_what_fails_is_told_and_does_not_stop_the_others(planted: Path, tmp_path
     report = json.loads((out / "evaluation.json").read_text())
     by_name = {Path(sae["name"]).name: set(sae["evaluations"]) for sae in report["saes"]}
     assert by_name == {"whole": {"weights", "core"}, "other-hook": {"weights"}}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "key"),
-    [
-        ("--sae-bench core,unlearning", "`--sae-bench`"),
-        ("--sae-bench core --set absorption.max_k_value=1", "absorption.max_k_value"),
-        ("--set sae_lens.size=3", "sae_lens.size"),
-        ("--sae-bench core --no-sae-lens --text mine.txt", "`--text` should be left out"),
-    ],
-)
-def test_what_would_do_nothing_is_told_first(tmp_path: Path, arguments: str, key: str) -> None:
-    sae, out = plant_sae(tmp_path / "sae", d_in=8), tmp_path / "out"
-    model = ("--model", MODEL)
-    ran = run_command("evaluate", sae, *model, *arguments.split(), "--out", out, "--quiet")
-    assert ran.returncode in (1, 2)
-    (line,) = ran.stderr.strip().splitlines()
-    assert key in line
-    assert not out.exists()

@@ -157,7 +157,6 @@ class LoopbackHub:
             "google/gemma-2-2b",
             "sentence-transformers/all-MiniLM-L6-v2",
         }
-        self.gated_models = {"google/gemma-2-2b"}
         self.known_datasets = {"Skylion007/openwebtext"}
         self.repos: dict[str, Repo] = {}
         self.log: list[Seen] = []
@@ -238,8 +237,7 @@ class LoopbackHub:
 
     def _info(self, seen: Seen, _: Any, repo_id: str, revision: str = "main") -> Answer:
         if repo_id in self.known_models and repo_id not in self.repos:
-            gated = "manual" if repo_id in self.gated_models else False
-            return Answer.json({"id": repo_id, "sha": "0" * 40, "siblings": [], "gated": gated})
+            return Answer.json({"id": repo_id, "sha": "0" * 40, "siblings": []})
         repo, commit = self._revision(seen, repo_id, revision)
         siblings = [{"rfilename": path} for path in commit.files]
         found = {"id": repo_id, "sha": commit.oid, "siblings": siblings}

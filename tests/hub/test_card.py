@@ -151,28 +151,13 @@ def test_what_training_counted_is_no_measurement() -> None:
             "trained_together": ["a", "b"],
         }
     )
-    names = {"num_dead_features": 7, "model_name": "model-1", "hook_name": "x"}
+    names = {"num_dead_features": 7, "model_name": "gpt2", "hook_name": "x"}
     config = {"architecture": "topk", "d_in": 8, "d_sae": 80, "metadata": names}
     found = published(record.with_config(config))
     assert found.evaluations == {}
     card = render(facts(a=found))
-    for said in ("2.0 hours for 2 SAEs together", 'model_name = "model-1"'):
+    for said in ("2.0 hours for 2 SAEs together", 'model_name = "gpt2"'):
         assert said in card
-
-
-def test_the_code_of_a_card_is_of_its_kind_of_sae() -> None:
-    encoded = {"model": "org/model", "hook_name": "blocks.0.hook_mlp_out"}
-    assert "reconstruction = sae.decode(" in render(facts(a=sae(**encoded)))
-    transcoder = render(facts(a=sae(architecture="skip_transcoder", **encoded)))
-    assert "output = sae(activations)" in transcoder
-    assert "sae.decode" not in transcoder
-    of_a_head = render(facts(a=sae(**{**encoded, "hook_name": "blocks.0.attn.hook_z"})))
-    assert "load_model" not in of_a_head
-    assert "`sae.encode` takes activations at `blocks.0.attn.hook_z`" in of_a_head
-    nameless = render(facts(a=sae(hook_name="blocks.0.hook_mlp_out")))
-    assert "Activations at `blocks.0.hook_mlp_out`." in nameless
-    without_model = sae(hook_name="blocks.0.hook_mlp_out", samples=2048)
-    assert "`blocks.0.hook_mlp_out`, 2,048 tokens." in render(facts(a=without_model))
 
 
 @pytest.mark.parametrize("kind", ["MiniLM", "a transformer", "no model", "heads"])
@@ -215,25 +200,6 @@ def test_pictures_are_of_the_numbers_and_always_the_same() -> None:
     assert set(drawn) == {"figures/max_cosines.png"}
     assert pictures(three) == drawn
     assert not pictures(facts(a=sae(evaluations={})))
-
-
-@pytest.mark.parametrize(
-    ("metrics", "said"),
-    [
-        ({}, "Explained variance and L0 are of all positions."),
-        (
-            {"n_tokens": 99_840.0},
-            "Explained variance, L0, co-firing and dead latents are measured on 99,840 tokens "
-            "at positions that the SAE was trained on.",
-        ),
-    ],
-)
-def test_a_card_says_which_tokens_were_counted(metrics: dict[str, float], said: str) -> None:
-    known = sae().evaluations
-    of_text = known["sae_lens"].model_copy(
-        update={"metrics": {**known["sae_lens"].metrics, **metrics}}
-    )
-    assert said in render(facts(a=sae(evaluations={**known, "sae_lens": of_text})))
 
 
 @pytest.mark.parametrize("folder", RENDERED, ids=lambda folder: folder.name)
@@ -344,17 +310,12 @@ def test_odd_metadata_survive(front: str) -> None:
         assert once.startswith("---")
 
 
-def test_a_licence_among_several_is_confirmed() -> None:
-    both = b"---\nlicense: [apache-2.0, mit]\n---\n"
-
-    def write(license: str | None) -> str:
-        repo = facts().model_copy(update={"license": license})
-        return card_files(repo, {README: both}.get)[README].decode()
-
-    for license in (None, "mit"):
-        assert metadata(write(license))["license"] == ["apache-2.0", "mit"]
-    with pytest.raises(UserError, match=r"`license` should be apache-2\.0 or mit, as in"):
-        write("bsd-3-clause")
+def test_lists_grow_but_for_what_is_gone() -> None:
+    known = "---\ntags: [mine, {odd: 1}]\nbase_model: org/x\ndatasets: org/old\n---\n"
+    found = metadata(merged(known, {**METADATA, "base_model": "org/z"}, ["org/old"]))
+    assert found["tags"] == ["mine", {"odd": 1}, "sae"]
+    assert found["base_model"] == ["org/x", "org/z"]
+    assert "datasets" not in found
 
 
 @pytest.mark.parametrize("content", [f"{BEGIN}\n", f"{END}\n{BEGIN}\n", f"{BEGIN}{END}" * 2])

@@ -298,20 +298,6 @@ def test_a_secret_in_what_is_published_stops_everything(
         assert secret[8:] not in message
 
 
-@pytest.mark.parametrize(
-    "harmless",
-    [
-        *("org/sk-wikipedia-sentences", "org/sk-wikipedia-sentences-20231101-clean"),
-        *("org/sk-wikipediasentences2023", "sk-wikipediasentences20231101-clean"),
-        *("Helsinki-NLP/opus-mt-sk-en", "sk-learn-20news", "password: optional", "hf_"),
-        *("org/hf_transformers_embeddings_large", "github_pat_issues_and_commits_23"),
-        *("0123456789abcdef0123456789abcdef01234567", "https://arxiv.org/abs/1"),
-    ],
-)
-def test_what_reads_like_words_is_no_secret(harmless: str) -> None:
-    refuse_secrets("a file", harmless)
-
-
 TEXTS = st.text(string.printable, max_size=20) | st.sampled_from(
     ["/home/me/x", "~/x", "../x", "C:\\x", "https://example.org/x", "\\\\host\\x"]
 )

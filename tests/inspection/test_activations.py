@@ -107,14 +107,6 @@ def test_what_a_model_prints_while_it_is_loaded_is_not_among_results(
     assert capsys.readouterr().out == ""
 
 
-def test_a_text_of_nothing_but_what_is_left_out_is_refused(tmp_path: Path) -> None:
-    special = Dataset.from_dict({"tokens": [[0, 7] * (CONTEXT // 2)] * 3})
-    with pytest.raises(
-        UserError, match=r"^mine: `text` should have a token that the SAE was trained on"
-    ):
-        source(special).activations(load(tmp_path / "sae"), "mine")
-
-
 @pytest.mark.parametrize("key", ["model_name", "hook_name", "context_size"])
 def test_no_model_is_loaded_for_an_sae_that_says_too_little(
     key: str, tmp_path: Path, loaded: list[str]

@@ -213,13 +213,6 @@ def test_two_saes_of_the_same_activations_are_compared() -> None:
     assert look_at("a", "other", source=Source(), also_told=why)[1] == []
 
 
-def test_what_an_sae_lacks_is_told() -> None:
-    reports, _, errors = look_at("unread", "a", source=Source())
-    # The weights are measured nonetheless.
-    assert [report.on_text is None for report in reports] == [True, False]
-    assert errors == ["unread: `model` should have the hook x."]
-
-
 def test_a_number_that_is_not_finite_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     twins, source = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), Source()  # one beside itself: B = 0
     monkeypatch.setattr(Planted, "load", lambda *_: planted_sae(twins))

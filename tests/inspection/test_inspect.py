@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.analysis import composition
-from sae_lens_c2r.saes.sae_ref import find_saes
 from tests.architectures.training import make_sae
 from tests.command import run_command
 from tests.forkserver import Completed
@@ -38,35 +36,6 @@ def test_a_folder_makes_a_table_and_a_report(saes: Path, tmp_path: Path) -> None
     assert "step-1" not in html
     assert not re.search(r'(src|href)="(?!#)', html), "the report loads something"
     assert (ran.returncode, run(saes, "--out", out, "--overwrite").returncode) == (0, 0)
-
-
-def test_what_cannot_be_loaded_is_one_line(saes: Path, tmp_path: Path) -> None:
-    broken = saes / "layer_0" / "topk_c2r"
-    weights = broken / "sae_weights.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    wrong = [foreign, empty, unknown, _] = [tmp_path / name for name in ("a", "b", "c", "none")]
-    for folder in (foreign, empty, unknown):
-        folder.mkdir()
-    (foreign / "cfg.json").write_text("[1]")
-    (unknown / "cfg.json").write_text('{"architecture": "new"}')
-    out = tmp_path / "report.html"
-    ran = run(saes, *wrong, "--out", out, "--quiet")
-    assert ran.returncode == 1
-    errors = ran.stderr.splitlines()
-    assert any(line.startswith(f"{unknown}: cannot be loaded.") for line in errors)
-    assert len(errors) == 5
-    for path in (broken, *wrong):
-        assert any(line.startswith((f"{path}: ", f"{path} should")) for line in errors), path
-    assert "batchtopk_c2r</th>" in out.read_text()
-
-
-def test_a_release_is_followed_by_an_id(saes: Path) -> None:
-    errors: list[UserError] = []
-    found = find_saes(["org/repo", "an/id", str(saes), "alone"], on_error=errors.append)
-    assert (found[0].release, found[0].sae_id) == ("org/repo", "an/id")
-    assert [source.folder for source in found[1:]] == sorted((saes / "layer_0").iterdir())
-    [error] = map(str, errors)
-    assert error == "alone should be a folder of SAEs, or a release followed by an SAE's id."
 
 
 @pytest.mark.parametrize("place", ["file.html", "folder", "none/report.html"])

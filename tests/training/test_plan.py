@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from rich.filesize import decimal
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.releases.configs import K_ANNEAL_STEPS, NORM_MULTIPLE
 from sae_lens_c2r.releases.files import find_release, read_release
-from sae_lens_c2r.training.data_parallel import place
 from sae_lens_c2r.training.plan import Plan, make_plan, runner_config
 from sae_lens_c2r.training.summary import (
     checkpoint_bytes,
@@ -66,14 +64,6 @@ def test_a_text_is_known_by_its_whole_path(
     assert plan.settings()["source"]["dataset"] == whole
     assert runner_config(plan, sae_ids=list(plan.saes)).dataset_path == whole
     assert plan.from_disk == [whole]
-
-
-def test_a_summary_for_several_processes_says_what_one_takes() -> None:
-    plan = plan_of(GEMMA)
-    text = printed(plan, n_ranks=8)
-    most = max(memory_bytes(plan, share) for share in place(plan.saes, 8))
-    assert f"About {decimal(most)} of memory a process beside the model" in text
-    assert most < memory_bytes(plan) / 5
 
 
 def test_the_papers_translation_of_steps(shipped: Plan) -> None:
@@ -204,11 +194,6 @@ def test_what_changes_no_weights_is_the_same_training(tmp_path: Path) -> None:
     log = {"log_to_wandb": True, "log_weights_to_wandb": True, "wandb_project": "mine"}
     changed = plan_of(path, runner__n_eval_batches=5, runner__logger=log)
     assert changed.settings() == plan_of(path).settings()
-
-
-def test_an_unknown_id_is_answered_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"ids of the release: width_1k.*Found 'topk'"):
-        plan_of(write(tmp_path), "topk")
 
 
 def test_the_models_revision_is_what_sae_lens_loads() -> None:

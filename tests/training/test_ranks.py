@@ -22,7 +22,6 @@ from torch import Tensor
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.training import distributed, plan, runners
 from tests import forkserver
-from tests.command import run
 from tests.training import rank_processes
 from tests.training.killing import (
     IDS,
@@ -236,17 +235,6 @@ def test_torchrun_on_two_nodes_goes_on_after_a_kill_and_ends_with_the_same_weigh
     assert "from step 2 of 4." in printed
     assert "exitcode: -6" not in printed
     assert hashes(out) == hashes(of_model)
-
-
-def test_a_number_of_processes_that_none_has_started_is_refused_at_once(
-    release: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As a scheduler may set it, without `torchrun`."""
-    monkeypatch.setenv("WORLD_SIZE", "8")
-    monkeypatch.setenv("RANK", "0")
-    assert run("train", release, "--dry-run") == 1
-    says = "`WORLD_SIZE` is 8, but `MASTER_ADDR`, `MASTER_PORT` not set"
-    assert says in capsys.readouterr().err
 
 
 def test_each_process_logs_a_run_of_its_own_in_one_group(

@@ -162,21 +162,6 @@ def test_an_origin_that_changes_before_it_is_begun_with_is_refused(
         train(plan, tmp_path / "out")
 
 
-@pytest.mark.parametrize(
-    ("init", "says"),
-    [
-        ({"folder": "x", "repo": "a/b"}, "^`sae.init`.*`repo`"),
-        ({"folder": "x", "revision": "v1"}, "^`sae.init`.*`revision`"),
-        ({"folder": "nowhere"}, "^nowhere: cannot be loaded"),
-    ],
-)
-def test_an_init_that_names_no_sae_that_is_there_is_refused(
-    tmp_path: Path, init: Any, says: str
-) -> None:
-    with pytest.raises(UserError, match=says):
-        plan_of(tmp_path, init, "batchtopk")
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, 0.0])
 def test_an_init_without_usable_numbers_is_refused(
     tmp_path: Path, origin: Origin, value: float
