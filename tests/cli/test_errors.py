@@ -5,12 +5,16 @@ from typing import Any
 
 import pytest
 import typer
+from pydantic import TypeAdapter
 from typer.testing import CliRunner, Result
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.cli import _shared as shared
 from sae_lens_c2r.cli._shared import error_boundary
+from sae_lens_c2r.releases.model import LanguageModel
+from sae_lens_c2r.saes.sae_ref import SAERef
 from tests.command import run_command
+from tests.saes.forms import make_form
 
 FULL = OSError(28, "No space left on device")
 
