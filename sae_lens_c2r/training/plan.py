@@ -204,11 +204,9 @@ def _check_together(plan: Plan, config: MultiSAETrainingRunnerConfig) -> None:
             )
             raise UserError("sae.normalize_activations", should, each.normalize_activations)
     theirs = config.to_sae_trainer_config()
-    both, steps = theirs.lr_warm_up_steps + theirs.lr_decay_steps, theirs.total_training_steps
-    if both > steps:  # SAELens would have them overlap
-        raise UserError(
-            "lr_warm_up_steps + lr_decay_steps", f"be at most {steps:,}", f"{both:,}"
-        )
+    both, most = theirs.lr_warm_up_steps + theirs.lr_decay_steps, theirs.total_training_steps
+    if both > most:  # SAELens would have them overlap
+        raise UserError("lr_warm_up_steps + lr_decay_steps", f"be at most {most}", str(both))
 
 
 def check_inputs(plan: Plan, log: Callable[[str], None]) -> None:
