@@ -1,10 +1,7 @@
 """Files that are there whole or not at all."""
 
-import errno
-import multiprocessing
 import os
 import stat
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -12,7 +9,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from sae_lens_c2r._support.files import fill_once, sync, write_folder, write_json, write_text
+from sae_lens_c2r._support.errors import UserError
+from sae_lens_c2r._support.files import fill_once, write_folder, write_text
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -66,52 +64,13 @@ def test_a_folder_s_files_are_readable_by_whom_the_umask_says(tmp_path: Path) ->
     assert stat.S_IMODE((tmp_path / "sae" / "weights.safetensors").stat().st_mode) == 0o640
 
 
-def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
-    """Such as /dev/null, or a link, whose target is written."""
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    """Such as /dev/null; a link stays one, and its target is written."""
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("target")
-    with ThreadPoolExecutor() as reader:
-        read = reader.submit((tmp_path / "pipe").read_text)
-        for name in ("pipe", "link"):
-            write_text(tmp_path / name, "words")
-    assert read.result() == (tmp_path / "target").read_text() == "words"
+    with pytest.raises(UserError, match="should be a file"):
+        write_text(tmp_path / "pipe", "words")
     assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "link").symlink_to("target")
+    write_text(tmp_path / "link", "words")
+    assert (tmp_path / "target").read_text() == "words"
     assert (tmp_path / "link").is_symlink()
-
-
-@pytest.mark.parametrize(("number", "fails"), [(errno.EINVAL, False), (errno.EIO, True)])
-def test_what_did_not_come_to_the_disk_is_not_taken_for_written(
-    number: int, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Some file systems cannot say; others say that it did not."""
-    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(number, "no")))
-    try:
-        sync(tmp_path)
-    except OSError:
-        assert fails
-    else:
-        assert not fails
-
-
-def test_numbers_that_json_has_not_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="JSON"):
-        write_json(tmp_path / "a.json", {"x": float("nan")})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_processes_that_write_one_file_do_not_mix_what_they_write(tmp_path: Path) -> None:
-    """Nor does one remove what another one has begun."""
-    path, whole = tmp_path / "a.txt", {str(i) * 300_000 for i in range(4)}
-    context = multiprocessing.get_context("fork")
-    writers = [context.Process(target=_write_often, args=(path, text)) for text in whole]
-    for writer in writers:
-        writer.start()
-    while any(writer.is_alive() for writer in writers):
-        assert not path.exists() or path.read_text() in whole
-    assert [writer.exitcode for writer in writers] == [0] * 4
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def _write_often(path: Path, text: str) -> None:
-    for _ in range(50):
-        write_text(path, text)
