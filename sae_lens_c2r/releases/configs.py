@@ -174,9 +174,7 @@ def _init_of(spec: SAESpec) -> SAERef:
         or init.license  # what is with the SAE says it
         or bool(init.sae_id) == bool(init.folder)
     ):
-        should = (
-            "have a `folder`, or else a `release` or a `repo`, with `sae_id` and `revision`"
-        )
+        should = "have a `folder`, or else a `release` or a `repo`, with an `sae_id`"
         raise UserError("sae.init", should, given)
     return init
 
