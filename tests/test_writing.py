@@ -74,3 +74,19 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     write_text(tmp_path / "link", "words")
     assert (tmp_path / "target").read_text() == "words"
     assert (tmp_path / "link").is_symlink()
+
+
+def test_two_that_write_one_file_do_not_share_what_they_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, replace = tmp_path / "a.txt", os.replace
+
+    def after_another(part: Path, final: Path) -> None:
+        monkeypatch.setattr(os, "replace", replace)
+        write_text(path, "two")
+        replace(part, final)
+
+    monkeypatch.setattr(os, "replace", after_another)
+    write_text(path, "one")
+    assert path.read_text() == "one"
+    assert list(tmp_path.iterdir()) == [path]
