@@ -340,3 +340,14 @@ def test_numbers_are_of_the_positions_that_the_sae_was_trained_on(
     assert loaded == ["tiny"] * 2
     assert others[0] != found
     assert others[1:] == [found] * 2
+
+
+def test_a_folder_for_sae_bench_is_named_by_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process starts elsewhere, where the name would be one of the Hub's."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wikitext").mkdir()
+    asked = {"core.dataset": "wikitext"}
+    options = Options(tmp_path, ["core"], sae_lens=False, overrides=asked)
+    assert options.overrides["core.dataset"] == str(tmp_path / "wikitext")

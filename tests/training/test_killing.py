@@ -4,6 +4,7 @@ import signal
 import time
 from itertools import count, product
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -91,6 +92,18 @@ def test_damaged_ones_are_named_and_the_one_before_them_is_continued(
             kept.newest(on_damage=damages.append)
         assert names(tmp_path) == ["step-000000006"]
     assert all(damage.startswith(f"{tmp_path}/step-") for damage in damages)
+
+
+def test_one_that_cannot_be_read_just_now_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Checkpoints(tmp_path)
+    written = [kept.write(step, {}, fill) for step in (1, 2)]
+    failing = Mock(side_effect=OSError(5, "Input/output error"))
+    monkeypatch.setattr("sae_lens_c2r._support.files.sha256_of", failing)
+    with pytest.raises(OSError, match="Input/output"):
+        kept.newest(on_damage=pytest.fail)
+    assert all(folder.is_dir() for folder in written)
 
 
 def test_what_cannot_be_written_leaves_those_before_it(tmp_path: Path) -> None:

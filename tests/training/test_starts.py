@@ -162,6 +162,15 @@ def test_an_origin_that_changes_before_it_is_begun_with_is_refused(
         train(plan, tmp_path / "out")
 
 
+@pytest.mark.parametrize("more", [{"license": "mit"}, {"revision": "v1"}, {"repo": "a/b"}])
+def test_an_init_says_no_more_than_the_place(
+    tmp_path: Path, origin: Origin, more: dict[str, str]
+) -> None:
+    """The licence is the SAE's own."""
+    with pytest.raises(UserError, match=r"^`sae\.init` should have a `folder`"):
+        plan_of(tmp_path, {**folder(origin()), **more}, "batchtopk")
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, 0.0])
 def test_an_init_without_usable_numbers_is_refused(
     tmp_path: Path, origin: Origin, value: float
