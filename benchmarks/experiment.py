@@ -18,9 +18,11 @@ from sae_lens.config import SAETrainerConfig
 from sae_lens.registry import get_sae_training_class
 from torch import Tensor
 
+import benchmarks.directions  # noqa: F401  # whose architectures it registers
 from benchmarks.rows import Row as Row
 from benchmarks.rows import execute_all, read
 from sae_lens_c2r._support.files import fill_once
+from sae_lens_c2r.analysis import composition
 
 LRS, DECAYS = (3e-4, 1e-3, 3e-3), (0.2, 0.5, 0.8)
 CHOICE_SEED = 1000  # of the SAEs that learning rate and decay are chosen by
@@ -214,7 +216,9 @@ def execute(task: tuple[Run, Path, str]) -> Row:
     if device == "cpu":
         torch.set_num_threads(1)
     world = world_module(run.world).open_world(*task)
-    return {**asdict(run), **world.evaluate(world.trained())}
+    sae = world.trained()
+    read = {"encoder_composition": composition(sae.W_enc.T)} if hasattr(sae, "W_enc") else {}
+    return {**asdict(run), **read, **world.evaluate(sae)}
 
 
 def make_sae(world: World) -> TrainingSAE[Any]:

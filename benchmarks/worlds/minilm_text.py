@@ -123,6 +123,7 @@ def firing_measures(sae: SAE[Any], together: CoFiring) -> Row:
         "composition": composition(sae.W_dec),
         "chance_composition": chance_composition(*sae.W_dec.shape),
         "highest_jaccard": together.mean,
+        "firing_pairs_above_0.9": together.pairs[0.9],
     }
 
 
