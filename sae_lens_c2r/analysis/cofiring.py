@@ -31,6 +31,7 @@ class CoFiring:
         n_tokens: Tokens of the text.
         times_fired: On how many of them each latent fires.
         highest: Each latent's highest Jaccard with another one; 0 where it never fires.
+        partners: The other one, or one of several; the latent itself where there is none.
         pairs: Pairs of latents above each threshold, by these.
         chance: What `mean` is if latents fire independently, see `chance_co_firing`.
     """
@@ -38,6 +39,7 @@ class CoFiring:
     n_tokens: int
     times_fired: Int[Tensor, " d_sae"]
     highest: Float[Tensor, " d_sae"]
+    partners: Int[Tensor, " d_sae"]
     pairs: dict[float, int]
     chance: float
 
@@ -91,17 +93,21 @@ def co_firing(batches: Iterable[Tensor], *, above: Sequence[float] = JACCARDS) -
     fires, times_fired = _firings(batches)
     d_sae, n_tokens = fires.shape
     highest = torch.zeros(d_sae, dtype=torch.float64, device="cpu")
+    partners = torch.arange(d_sae, device="cpu")
     pairs = dict.fromkeys(above, 0)
     for left, right, together in _firing_together(fires):
         jaccards = together.double() / (times_fired[left] + times_fired[right] - together)
-        for latents in (left, right):
+        for latents, others in ((left, right), (right, left)):
             highest.scatter_reduce_(0, latents, jaccards, "amax")
+            reached = jaccards == highest[latents]
+            partners[latents[reached]] = others[reached]
         for threshold in pairs:
             pairs[threshold] += int((jaccards > threshold).sum())
     return CoFiring(
         n_tokens=n_tokens,
         times_fired=times_fired,
         highest=highest,
+        partners=partners,
         pairs=pairs,
         chance=chance_co_firing(times_fired, n_tokens),
     )

@@ -34,6 +34,8 @@ _GIVEN = {"dtype", "torch_dtype", "device"}  # options of a model that SAEBench 
 _SEED = 42
 _PROBES = Path("..", ABSORPTION)  # which processes share, one after another
 _OUTPUT = "of-sae-bench"
+# Metrics with what SAEBench calls them of a letter.
+_OF_LETTERS = {"absorption": "mean_absorption_fraction", "full_absorption": "full_absorption_rate"}
 
 Answer = Callable[[dict[str, Any]], None]
 Give = Callable[[Task, dict[str, Any] | UserError], None]
@@ -119,9 +121,14 @@ class _SAEs:
         written = list(Path().rglob(f"{_key(task)}_custom_sae_eval_results.json"))
         if not written:  # SAEBench goes on after some failures as if there were none
             raise UserError("SAEBench could not evaluate the SAE, and the log says why.")
-        metrics = json.loads(written[0].read_bytes())["eval_result_metrics"]
+        found = json.loads(written[0].read_bytes())
+        metrics = found["eval_result_metrics"]
         if task.name == ABSORPTION:
             metrics["f1_of_probes"] = _f1_of_probes(_key(task))
+            metrics["by_letter"] = {
+                name: {of["first_letter"]: of[score] for of in found["eval_result_details"]}
+                for name, score in _OF_LETTERS.items()
+            }
         self.answer(metrics)
 
 

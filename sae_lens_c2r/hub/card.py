@@ -18,8 +18,9 @@ from sae_lens_c2r._support.errors import UserError, counted
 from sae_lens_c2r._support.files import write_bytes
 from sae_lens_c2r.analysis.cofiring import JACCARDS
 from sae_lens_c2r.analysis.metrics import METRICS
-from sae_lens_c2r.evaluation.settings import ABSORPTION_ADVICE, EVALUATIONS
+from sae_lens_c2r.evaluation.settings import ABSORPTION, ABSORPTION_ADVICE, EVALUATIONS
 from sae_lens_c2r.hub.allow_list import check_names, refuse_secrets
+from sae_lens_c2r.hub.letters import less_first
 from sae_lens_c2r.hub.local_saes import Submission, check_saes, repo_record
 from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.inspection.measures import THRESHOLDS, max_cosine_counts
@@ -52,6 +53,7 @@ _AT_THE_TOP = (
 _OF_A_HEAD = re.compile(r"hook_[qkvz]$").search  # an SAE may encode one head alone
 _RECONSTRUCTION = "reconstruction = sae.decode(feature_acts)"
 _OUTPUT = "output = sae(activations)  # of the module that the transcoder stands for"
+_LESS = "The same, letter by letter: mean differences with their 95 % intervals over letters."
 _AT_MOST = 7  # columns of a table, so that none is wider than the page
 
 
@@ -252,7 +254,17 @@ def _measured(repo: RepoRecord) -> Iterator[tuple[str, str, list[str]]]:
     for name, shown in _EVALUATIONS.items():
         saes = [(f"`{sae_id}`", _shown(sae, name)) for sae_id, sae in repo.saes.items()]
         if any(metrics for _, metrics in saes):
-            yield shown, metric_table(saes).in_markdown(columns=_AT_MOST), _how(repo, name)
+            tables = [metric_table(saes).in_markdown(columns=_AT_MOST)]
+            if name == ABSORPTION and (differences := less_first(repo.saes, _plain(repo.saes))):
+                tables += [_LESS, differences]
+            yield shown, "\n\n".join(tables), _how(repo, name)
+
+
+def _plain(saes: Mapping[str, SAERecord]) -> str:
+    """The first SAE that was trained without a penalty, or else the first one."""
+    penalties = set(_PENALTIES.values())
+    plain = (sae_id for sae_id, sae in saes.items() if penalties.isdisjoint(sae.options))
+    return next(plain, next(iter(saes)))
 
 
 def _how_trained(repo: RepoRecord) -> Iterator[str]:

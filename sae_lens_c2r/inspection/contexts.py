@@ -12,11 +12,12 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 from tqdm import tqdm
 
+from sae_lens_c2r.analysis import CoFiring
 from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties.cosines import pair_cosines
 
 AnySAE = SAE[Any] | TrainingSAE[Any]
-LEAST_COSINE = 0.3  # of a pair that is shown
+LEAST_COSINE, LEAST_JACCARD = 0.3, 0.5  # of a pair that is shown
 PAIRS_SHOWN = 8
 TOP_TOKENS = 6
 _TOKENS_AROUND = 6
@@ -150,14 +151,27 @@ def most_alike(
         return torch.empty(0, 2, dtype=torch.long)
     rows = W_dec[alive.to(W_dec.device)]
     neighbors = nearest_neighbors(rows, chunk_size=None)
-    cosines = pair_cosines(rows, neighbors)
-    shown: list[list[int]] = []
+    return alive[_highest(pair_cosines(rows, neighbors), neighbors, LEAST_COSINE, most)]
+
+
+def most_together(found: CoFiring, most: int) -> Int[Tensor, "pairs 2"]:
+    """The pairs of latents that fire together most, no latent in two of them."""
+    often = found.times_fired >= TOP_TOKENS
+    jaccards = found.highest * (often & often[found.partners])
+    return _highest(jaccards, found.partners, LEAST_JACCARD, most)
+
+
+def _highest(
+    scores: Float[Tensor, " latents"], others: Int[Tensor, " latents"], least: float, most: int
+) -> Int[Tensor, "pairs 2"]:
+    """Latents with their others, the highest score first, no latent in two pairs."""
+    pairs: list[list[int]] = []
     seen: set[int] = set()
-    for latent in cosines.argsort(descending=True).tolist():
-        pair = alive[[latent, int(neighbors[latent])]].tolist()
-        if cosines[latent] < LEAST_COSINE or len(shown) == most:
+    for latent in scores.argsort(descending=True).tolist():
+        if scores[latent] < least or len(pairs) == most:
             break
+        pair = sorted([latent, int(others[latent])])
         if seen.isdisjoint(pair):
-            shown.append(sorted(pair))
+            pairs.append(pair)
             seen.update(pair)
-    return torch.tensor(shown, dtype=torch.long).view(-1, 2)
+    return torch.tensor(pairs, dtype=torch.long).view(-1, 2)

@@ -20,6 +20,7 @@ from sae_lens_c2r.inspection.contexts import (
     TextActivations,
     encode,
     most_alike,
+    most_together,
     pairs_in_context,
 )
 from sae_lens_c2r.saes.origins import check_weights
@@ -40,7 +41,8 @@ class TextMetrics:
     n_tokens: int  # on which the SAE was measured
     numbers: dict[str, float]  # by their keys in METRICS
     frequencies: Float[Tensor, " d_sae"]  # shares of the tokens on which each latent fires
-    pairs: list[Pair]  # the most redundant ones, in context
+    pairs: list[Pair]  # the most redundant ones by direction, in context
+    together: list[Pair]  # those that fire together most
     missing: Sequence[str] = ()  # the keys of numbers that are not finite
     left_out: Mapping[str, int] = field(default_factory=dict)  # other tokens, by why
 
@@ -106,6 +108,14 @@ def _chance_of(rows: Tensor) -> float:
     return analysis.chance_composition(*rows.shape) if len(rows) > 1 else 0.0
 
 
+def _encoder_composition(sae: AnySAE) -> dict[str, float]:
+    """Composition of the encoder's columns, if it has one for each decoder row, as long."""
+    W_enc = getattr(sae, "W_enc", None)
+    if W_enc is None or W_enc.T.shape != sae.W_dec.shape:
+        return {}
+    return {"encoder_composition": analysis.composition(W_enc.detach().T)}
+
+
 @torch.no_grad()
 def fidelity_and_firing(
     sae: AnySAE, text: TextActivations
@@ -155,6 +165,7 @@ def measure_on_text(sae: AnySAE, text: TextActivations) -> TextMetrics:
         numbers,
         times_fired / together.n_tokens,
         pairs_in_context(sae, text, most_alike(sae.W_dec, times_fired, PAIRS_SHOWN)),
+        pairs_in_context(sae, text, most_together(together, PAIRS_SHOWN)),
         missing,
         text.left_out,
     )
@@ -175,6 +186,7 @@ def measure(sae: AnySAE, name: str, text: TextActivations | None = None) -> SAER
         config=sae.cfg,
         numbers={
             "composition": cosines.mean().item(),
+            **_encoder_composition(sae),
             "chance_composition": _chance_of(W_dec),
             **pairs,
             "zero_decoder_rows": int((norms == 0).sum()),

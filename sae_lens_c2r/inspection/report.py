@@ -34,7 +34,8 @@ _TEMPLATES = Environment(
 
 _TABLES = {  # the metrics of each, by what stands above the names
     "": (
-        *("architecture", "d_sae", "d_in", "composition", "chance_composition"),
+        *("architecture", "d_sae", "d_in", "composition"),
+        *("encoder_composition", "chance_composition"),
         *("pairs_above_0.9", "pairs_above_0.7"),
     ),
     "on text": (

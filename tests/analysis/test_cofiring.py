@@ -44,6 +44,9 @@ def test_is_what_a_double_loop_finds(
     for latent, highest in enumerate(found.highest.tolist()):
         own = [value for pair, value in jaccards.items() if latent in pair]
         assert highest == max(own, default=0.0)
+        partner = int(found.partners[latent])
+        assert (partner == latent) == (highest == 0)
+        assert highest in (0, jaccards.get((min(latent, partner), max(latent, partner))))
     assert found.pairs == {
         threshold: sum(value > threshold for value in jaccards.values()) for threshold in above
     }

@@ -156,6 +156,10 @@ def test_numbers_are_sae_bench_s_own(planted: Path, tmp_path: Path) -> None:
         for metric, value in theirs.items():
             ours = of_sae[name]["metrics"].get(metric)
             assert ours == (None if value == -1 else value), metric
+    absorbed = found["absorption"]["metrics"]
+    for score in ("absorption", "full_absorption"):
+        letters = [absorbed[key] for key in absorbed if key.startswith(f"by_letter.{score}.")]
+        assert absorbed[score] == pytest.approx(sum(letters) / len(letters))
 
     again = evaluate(planted, out, *EVALUATIONS, also=("--set", "core.context_size=16"))
     assert again.returncode == 0, again.stderr

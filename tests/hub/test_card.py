@@ -194,6 +194,30 @@ def test_the_code_of_a_card_runs(
     assert "indices" in capsys.readouterr().out
 
 
+def absorbs(a: float, b: float, **changes: Any) -> SAERecord:
+    """An SAE whose letters a and b absorb so much."""
+    by_letter = {
+        f"by_letter.{score}.{letter}": value
+        for score in ("absorption", "full_absorption")
+        for letter, value in {"a": a, "b": b}.items()
+    }
+    numbers = {"full_absorption": (a + b) / 2, "f1_of_probes.a": 0.75, **by_letter, **changes}
+    return sae(evaluations={"absorption": Evaluation(metrics=numbers)})
+
+
+def test_absorption_is_compared_over_letters_of_the_same_probes() -> None:
+    plain, less = absorbs(0.5, 0.25), absorbs(0.375, 0.0)
+    less = less.model_copy(update={"options": {"c2r_coefficient": 2.0}})
+    others = {"other-probes": absorbs(0.1, 0.2, **{"f1_of_probes.a": 0.5}), "none": sae()}
+    card = render(facts(less=less, plain=plain, **others))
+    # By hand: differences of -1/8 and -1/4, and 12.706 of Student's t with one degree.
+    row = "| `less` | -0.188 ± 0.794 | -0.188 ± 0.794 |"
+    heading = "| less `plain` | absorption fraction ↓ | full absorption ↓ |"
+    assert card.count("± 0.794") == 2
+    assert f"{heading}\n| --- | --: | --: |\n{row}\n" in card
+    assert "less `" not in render(facts(plain=plain, **others))
+
+
 def test_pictures_are_of_the_numbers_and_always_the_same() -> None:
     three = facts(a=sae(), b=sae(), c=sae(trained_as="topk"))
     drawn = pictures(three)

@@ -76,6 +76,7 @@ def on_text(
         numbers=numbers,
         frequencies=torch.tensor(times_fired) / 10,
         pairs=[Pair(0.93, (latent(11, range(4), "<b>"), latent(12, range(2, 5))))],
+        together=[Pair(-0.12, (latent(13, range(3), "<i>"), latent(14, range(3))))],
     )
     return replace(metrics, **changes)
 

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from sae_lens_c2r.analysis import co_firing
 from sae_lens_c2r.inspection.contexts import (
     latents_in_context,
     most_alike,
+    most_together,
     pairs_in_context,
 )
 from tests.inspection.planted import planted_sae, text_of
@@ -50,6 +52,16 @@ def test_the_most_alike_pairs_fire_and_share_no_latent(
     times_fired[rare] = 5  # fewer than the tokens that are shown
     found = most_alike(W_dec, times_fired, most=most)
     assert found.tolist() == pairs
+
+
+@pytest.mark.parametrize(("most", "pairs"), [(8, [[1, 2], [3, 4]]), (1, [[1, 2]]), (0, [])])
+def test_pairs_that_fire_together_most_share_no_latent(most: int, pairs: list) -> None:
+    acts = torch.zeros(40, 8)
+    # 0 fires least, with 1, whose partner is 2; 5 and 6 are too rare, 7 is with none enough.
+    spans = [(10, 20), (10, 30), (10, 30), (30, 40), (32, 40), (0, 5), (0, 5), (0, 8)]
+    for latent, (first, end) in enumerate(spans):
+        acts[first:end, latent] = 1
+    assert most_together(co_firing([acts]), most).tolist() == pairs
 
 
 def test_a_latent_is_shown_by_its_highest_activations_each_of_another_row() -> None:

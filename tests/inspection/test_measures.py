@@ -40,11 +40,20 @@ def test_the_numbers_are_those_of_the_decoder() -> None:
         "d_sae": 5,
         "d_in": 4,
         "composition": pytest.approx(0.7, abs=1e-5),
+        "encoder_composition": 0,  # its columns are the unit vectors, and one of zeros
         "chance_composition": chance_composition(5, 4),
         "pairs_above_0.9": 1,
         "pairs_above_0.7": 2,
     }
     assert weights().numbers["zero_decoder_rows"] == 0
+
+
+def test_what_latents_read_is_measured_where_there_is_a_column_for_each() -> None:
+    sae = planted_sae(torch.eye(4))
+    sae.W_enc.data[:, 1] = 2 * sae.W_enc.data[:, 0]  # two latents read the same
+    assert measure(sae, "x").numbers["encoder_composition"] == pytest.approx(0.5)
+    sae.W_enc.data = sae.W_enc.data[:3]  # as of a transcoder
+    assert "encoder_composition" not in measure(sae, "x").numbers
 
 
 @pytest.mark.parametrize("weight", ["W_dec", "W_enc", "b_enc"])

@@ -38,7 +38,7 @@ def test_every_table_has_the_columns_that_were_measured() -> None:
     counts = {"pairs_above_0.9": 7, "pairs_above_0.7": 1234}
     large.numbers.update(composition=0.12345, chance_composition=0.2, **counts)
     [table] = tables_of([large]).values()
-    assert table.rows == [["a", "standard", "6", "6", "0.123", "0.200", "7", "1,234"]]
+    assert table.rows == [["a", "standard", "6", "6", "0.123", "0.000", "0.200", "7", "1,234"]]
     assert len(table.metrics) == len(table.rows[0]) - 1
     _, *on_texts = tables_of([large, report("b")]).values()
     assert [table.rows for table in on_texts] == [
@@ -57,6 +57,8 @@ def test_a_comparison_shows_the_latents_that_match_and_loads_nothing() -> None:
         "two latents of cosine <b>0.04</b>, Jaccard <b>1.00</b>: apart and firing",
         "one latent: merged</p>",
         "latent 22, cosine 0.65 with the latent above",
+        "cosine <b>-0.12</b>, fire on 3 and 3 of 10 tokens, together on 3, Jaccard <b>1.00",
+        "latent 14",
         "&lt;script&gt;alert(1)",
     ):
         assert part in html
