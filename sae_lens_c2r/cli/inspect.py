@@ -67,7 +67,7 @@ def inspect(
             return
         if as_json:
             compared = comparisons[0].numbers if comparisons else {}
-            numbers = {"saes": {each.name: each.metrics() for each in reports}, **compared}
+            numbers = {"saes": {each.source: each.metrics() for each in reports}, **compared}
             print(json.dumps(numbers, indent=1, allow_nan=False))
         else:
             console.print(*in_terminal(reports, comparisons, width=console.width), sep="\n")

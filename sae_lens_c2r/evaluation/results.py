@@ -19,7 +19,7 @@ from sae_lens_c2r._support.files import locked, write_json
 from sae_lens_c2r.analysis.metrics import final_metrics, flat, is_finite
 from sae_lens_c2r.evaluation.settings import CORE, EVALUATIONS
 from sae_lens_c2r.models.reading import Reading
-from sae_lens_c2r.reporting.tables import MetricTable, metric_table
+from sae_lens_c2r.reporting.tables import MetricTable, metric_table, short_names
 from sae_lens_c2r.saes.hashes import sae_hashes
 from sae_lens_c2r.saes.record import (
     SAE_LENS,
@@ -123,7 +123,7 @@ def table_of(report: EvaluationReport) -> MetricTable:
         for sae, row in zip(report.saes, rows, strict=True):
             found = sae.metrics_of(evaluation)
             row |= {key: found[key] for key in found if key not in taken}
-    names = [f"{sae.name}" for sae in report.saes]
+    names = short_names([f"{sae.name}" for sae in report.saes])
     return metric_table(list(zip(names, rows, strict=True)))
 
 

@@ -35,7 +35,10 @@ _SEED = 42
 _PROBES = Path("..", ABSORPTION)  # which processes share, one after another
 _OUTPUT = "of-sae-bench"
 # Metrics with what SAEBench calls them of a letter.
-_OF_LETTERS = {"absorption": "mean_absorption_fraction", "full_absorption": "full_absorption_rate"}
+_OF_LETTERS = {
+    "absorption": "mean_absorption_fraction",
+    "full_absorption": "full_absorption_rate",
+}
 
 Answer = Callable[[dict[str, Any]], None]
 Give = Callable[[Task, dict[str, Any] | UserError], None]

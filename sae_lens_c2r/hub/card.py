@@ -26,7 +26,7 @@ from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.inspection.measures import THRESHOLDS, max_cosine_counts
 from sae_lens_c2r.releases.model import FACTS, FIGURES, README, check_ids
 from sae_lens_c2r.reporting.figures import Distribution, color_of, max_cosine_figure, png
-from sae_lens_c2r.reporting.tables import metric_table
+from sae_lens_c2r.reporting.tables import metric_table, short_names
 from sae_lens_c2r.saes.record import SAE_LENS, WEIGHTS, SAERecord
 
 TEMPLATE, SENTENCES = "card.md.jinja", "sentences.jinja"
@@ -193,7 +193,10 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
     first = saes[example]
     hook_name = first.hook_name or ""
     runs_model = (first.model_name or first.model) and hook_name and not _OF_A_HEAD(hook_name)
-    measured = list(_measured(repo))
+    shown = repo.model_copy(
+        update={"saes": dict(zip(short_names([*saes]), saes.values(), strict=True))}
+    )
+    measured = list(_measured(shown))
     block = _LANGUAGE.get_template(TEMPLATE).render(
         repo=repo,
         example=example,
@@ -202,9 +205,9 @@ def render(repo: RepoRecord, figures: Iterable[str] = ()) -> str:
         result=_OUTPUT if "transcoder" in first.kind else _RECONSTRUCTION,
         penalties=penalties,
         measured=measured,
-        main=_at_the_top(repo),
+        main=_at_the_top(shown),
         co_firing=any("co-firing" in table for _, table, _ in measured),
-        trained=_how_trained(repo),
+        trained=_how_trained(shown),
         figures=figures,
     )
     block = block.replace("\r\n", "\n")

@@ -1,7 +1,7 @@
 """One SAE beside another: which latents match, and what became of those that were alike."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -21,6 +21,7 @@ from sae_lens_c2r.inspection.contexts import (
     pairs_in_context,
 )
 from sae_lens_c2r.inspection.measures import SAEReport, cosine_summary, measure
+from sae_lens_c2r.reporting.tables import short_names
 from sae_lens_c2r.saes.sae_ref import SAERef, inference_form
 
 ALIKE = 0.7  # the cosine above which two latents are a redundant pair
@@ -183,6 +184,7 @@ def inspect(
 ) -> tuple[list[SAEReport], list[Comparison]]:
     """Measure SAEs, on a text if there is one, and compare them if there are two."""
     reports: list[SAEReport] = []
+    short = short_names([ref.name for ref in refs])
     measured: list[tuple[AnySAE, TextActivations | None]] = []
     for number, ref in enumerate(refs, start=1):
         tell(f"{number} of {len(refs)}: {ref.name}")
@@ -194,7 +196,7 @@ def inspect(
                     text = source.activations(sae, ref.name)
                 except UserError as error:  # its weights are measured nonetheless
                     on_error(error)
-            reports.append(measure(sae, ref.name, text))
+            reports.append(replace(measure(sae, ref.name, text), name=short[number - 1]))
             if on_text := reports[-1].on_text:
                 firings = on_text.frequencies.mean().item() * on_text.n_tokens
                 if firings < FEW_FIRINGS:

@@ -63,7 +63,8 @@ class TextMetrics:
 class SAEReport:
     """All that is shown of an SAE: measures of its weights and, if given, on a text."""
 
-    name: str
+    name: str  # in tables and pictures
+    source: str  # the whole name
     config: SAEConfig  # of the form in which it is
     numbers: dict[str, float]  # of the weights
     decoder_norms: Tensor
@@ -183,6 +184,7 @@ def measure(sae: AnySAE, name: str, text: TextActivations | None = None) -> SAER
     pairs = {f"pairs_above_{above}": n for above, n in zip(THRESHOLDS, n_pairs, strict=True)}
     return SAEReport(
         name=name,
+        source=name,
         config=sae.cfg,
         numbers={
             "composition": cosines.mean().item(),

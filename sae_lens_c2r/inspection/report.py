@@ -70,6 +70,8 @@ def in_terminal(
         shown += table.in_terminal(width=width)
     read = {each.on_text.tokens: None for each in reports if each.on_text}  # once each
     shown += [Text(f"Measured on {tokens}.") for tokens in read]
+    named = [f"{each.name} is {each.source}." for each in reports if each.name != each.source]
+    shown += map(Text, named)
     return [*shown, *(Text(each.sentences()) for each in comparisons)]
 
 

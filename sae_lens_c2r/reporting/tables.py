@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
@@ -60,6 +61,14 @@ def markdown_table(
     """A table in Markdown; the columns but those of `text` are aligned as numbers."""
     ruler = ["---" if number in text else "--:" for number in range(len(headings))]
     return "\n".join(f"| {' | '.join(line)} |" for line in [headings, ruler, *rows])
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """The names without the folders that they share: their last parts at least."""
+    parts = [name.split("/") for name in names]
+    levels = zip(*(each[:-1] for each in parts), strict=False)
+    n_shared = len(list(takewhile(lambda folders: len(set(folders)) == 1, levels)))
+    return ["/".join(each[n_shared:]) for each in parts]
 
 
 @dataclass(frozen=True)

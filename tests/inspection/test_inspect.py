@@ -32,7 +32,8 @@ def test_a_folder_makes_a_table_and_a_report(saes: Path, tmp_path: Path) -> None
         value = f"{composition(make_sae(name, seed=seed).W_dec):.3f}"
         assert value in shown
         assert value in html
-        assert f">{saes / 'layer_0' / name}</th>" in html
+        assert f">{name}</th>" in html
+        assert f"<dd>{saes / 'layer_0' / name}</dd>" in html  # the whole name, once
     assert "step-1" not in html
     assert not re.search(r'(src|href)="(?!#)', html), "the report loads something"
     assert (ran.returncode, run(saes, "--out", out, "--overwrite").returncode) == (0, 0)

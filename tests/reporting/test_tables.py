@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sae_lens_c2r.reporting.tables import terminal_tables
+from sae_lens_c2r.reporting.tables import short_names, terminal_tables
 
 
 def printed(*table: Any, width: int = 80, **options: Any) -> list[str]:
@@ -38,3 +38,19 @@ def test_columns_without_room_are_in_further_tables(width: int) -> None:
     assert [cell for row in rows for cell in row[1:]] == numbers
     assert (len(rows) == 1) is (width == 200)
     assert found[-1] == ["Note."]
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["saes/a/x", "saes/a/y"], ["x", "y"]),
+        (["saes/a/x", "saes/b/x"], ["a/x", "b/x"]),
+        (["saes/x"], ["x"]),
+        (["saes/x", "/saes/x"], ["saes/x", "/saes/x"]),
+        (["saes", "saes/saes"], ["saes", "saes/saes"]),
+        (["me/repo x", "me/repo y"], ["repo x", "repo y"]),
+        ([], []),
+    ],
+)
+def test_names_are_the_parts_that_differ(names: list[str], shown: list[str]) -> None:
+    assert short_names(names) == shown
