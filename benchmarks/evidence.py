@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from benchmarks.compare import Contrast, label, points_of
+from benchmarks.compare import Contrast, label
 from benchmarks.differences import (
     COLUMNS,
     DATA,
@@ -131,16 +131,24 @@ def hierarchies_told() -> str:
     means = pairs.groupby(["world", "batch_size"]).mean()
     much = means.absorption[0.0] >= MUCH
     lower, falls = means.absorption[5.0] < means.absorption[0.0], means[much].absorption
+    fall = 100 * (1 - falls[5.0] / falls[0.0])
     where = [place[:2] in means.index[much] for place in pairs.index]
     of_pairs = pairs[where].absorption
     n_lower = (of_pairs[5.0] < of_pairs[0.0]).sum()
     more = 100 * (means[much].unexplained[5.0] / means[much].unexplained[0.0] - 1)
+    by_cost = more.sort_values().index
+    halves = [by_cost[: len(more) // 2], by_cost[len(more) // 2 :]]
+    cheap, dear = (
+        f"{fall[half].median():.0f} % lower for {more[half].median():.0f} % more unexplained "
+        "variance"
+        for half in halves
+    )
     return (
         f"Absorption is lower in {lower.sum()} of {len(means)} settings. BatchTopK absorbs "
-        f"{MUCH} or more in {much.sum()} settings. Absorption falls in {lower[much].sum()} of "
-        f"these, and in {n_lower} of their {len(of_pairs)} pairs of trainings, by a median of "
-        f"{100 * (1 - falls[5.0] / falls[0.0]).median():.0f} %. Unexplained variance rises by "
-        f"a median of {more.median():.0f} % ({more.min():,.0f} to {more.max():,.0f} %)."
+        f"{MUCH} or more in {much.sum()}; there it falls in {lower[much].sum()}, and in "
+        f"{n_lower} of {len(of_pairs)} pairs of trainings. Falls and costs go together. In the "
+        f"{len(halves[0])} cheaper settings, the median is {cheap}; in the {len(halves[1])} "
+        f"dearer ones, {dear}."
     )
 
 
@@ -172,20 +180,28 @@ def apart_table() -> str:
 
 def corrected(found: ByData) -> str:
     """Return how many differences are told from 0, by themselves and among so many."""
-    p = []
-    for here in found.values():
-        shown = (here[point] for point in POINTS if point in here)
-        known = (each[measure] for each in shown for measure in SHOWN["figure"])
-        for each in (each for each in known if each.half_width < float("inf")):
-            freedom = each.count - 1
-            t = stats.t.ppf(0.975, freedom) * abs(each.mean) / each.half_width
-            p.append(2 * stats.t.sf(t, freedom))
-    count, ascending = len(p), np.sort(p)
-    holm = np.maximum.accumulate(ascending * np.arange(count, 0, -1)) < 0.05
+    tested: list[tuple[float, str]] = []  # p, and whose difference in what
+    for name, here in found.items():
+        for point in (point for point in POINTS if point in here):
+            for measure in SHOWN["figure"]:
+                each = here[point][measure]
+                if each.half_width < float("inf"):
+                    t = stats.t.ppf(0.975, each.count - 1) * abs(each.mean) / each.half_width
+                    moves = (
+                        f"{COLUMNS[measure].split(',')[0]} {'up' if each.mean > 0 else 'down'}"
+                    )
+                    place = f"{label(*point)}: {moves} ({name})"
+                    tested.append((2 * stats.t.sf(t, each.count - 1), place))
+    tested.sort()
+    p = np.array([each for each, _ in tested])
+    n_holm = int((np.maximum.accumulate(p * np.arange(len(p), 0, -1)) < 0.05).sum())
+    places = [place.split(": ") for _, place in tested[:n_holm]]
+    of_c2r = ", ".join(where for method, where in places if method == label(*POINTS[0]))
     return (
-        f"Of the {count} differences in Figure 1, {(ascending < 0.05).sum()} have p < 0.05 by "
+        f"Of the {len(p)} differences in Figure 1, {(p < 0.05).sum()} have p < 0.05 by "
         f"themselves, {(stats.false_discovery_control(p) < 0.05).sum()} after correction by "
-        f"Benjamini and Hochberg, and {holm.sum()} by Holm."
+        f"Benjamini and Hochberg, and {n_holm} by Holm. Of C2R 5's these are left, the surest "
+        f"first: {of_c2r}."
     )
 
 
@@ -212,17 +228,19 @@ def finetuning_table() -> str:
 
 
 def smollm2_table() -> str:
-    """Return what methods come to on the language model, with the level of chance."""
+    """Return differences from BatchTopK on the language model, below its own values."""
+    rows = rows_of(*DATA["language model, k = 32"])
+    means = rows[rows.method == PLAIN].mean(numeric_only=True)
     columns: dict[str, str] = SHOWN["smollm2"]
-    names = [name for name in DATA if name.startswith("language model")]
-    rows = pd.concat([rows_of(*DATA[name]) for name in names])
-    rows["method"] = [label(*point) for point in zip(rows.method, rows.strength, strict=True)]
-    order = pd.MultiIndex.from_product([rows.k.unique(), SHOWN["smollm2_methods"]])
-    means = rows.groupby(["k", "method"])[list(columns)].mean().reindex(order).dropna()
-    means.loc[("", "chance"), "composition"] = rows.chance_composition.mean()
-    cells = means.map("{:.3f}".format).replace("nan", "").reset_index().astype(str)
+    of_plain = [f"{means[name.replace('percent', 'unexplained')]:.3f}" for name in columns]
+    chance = [f"{means.chance_composition:.3f}", *[""] * (len(columns) - 1)]
+    found = {label(*point): each for point, each in from_plain(rows).items()}
+    body = [
+        [name, *(cell(found[name], measure) for measure in columns)]
+        for name in SHOWN["smollm2_methods"]
+    ]
     return markdown_table(
-        ["k", "method", *columns.values()], cells.values.tolist(), text=(0, 1)
+        ["", *columns.values()], [[PLAIN, *of_plain], *body, ["chance", *chance]]
     )
 
 
@@ -251,9 +269,7 @@ def tables() -> dict[str, str]:
     at_equal_l0 = Contrast("JumpReLU", PLAIN, ["the l0 of BatchTopK", 0])
     by_point = from_plain(synth)
     of_synth = {
-        **{
-            (label(*point),): by_point[point] for point in points_of(synth) if point in by_point
-        },
+        **{(label(*point),): by_point[point] for point in SHORT_POINTS},
         ("JumpReLU",): differences(synth, at_equal_l0),
     }
     at_equal_cost = Contrast("C2R", "OrtSAE", [5.0, "the explained_variance of C2R 5"])
@@ -264,15 +280,15 @@ def tables() -> dict[str, str]:
         "corrected": corrected(found),
         "letters": table(by_method(letters), ["active", "method"]),
         "synth": table(of_synth, ["method"], "composition"),
-        "equal cost": table(
-            equal, ["data"], "percent", "highest_jaccard", "composition", columns=ALL_COLUMNS
-        ),
+        "equal cost": table(equal, ["data"], *SHOWN["not_at_equal_cost"], columns=ALL_COLUMNS),
         "hierarchies": hierarchies_told(),
         "apart": apart_table(),
         "rule": rule_table(),
         "smollm2": smollm2_table(),
         "known features": finetuning_table(),
-        "differences": table(by_method(found), ["data", "minus BatchTopK"]),
+        "differences": table(
+            by_method(found), ["data", "minus BatchTopK"], "above_chance", columns=ALL_COLUMNS
+        ),
     }
 
 

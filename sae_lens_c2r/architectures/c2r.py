@@ -25,7 +25,7 @@ class C2RConfigMixin(PenaltyConfigMixin):
     Configuration of the C2R penalty, a mixin to put before a training config.
 
     Args:
-        c2r_coefficient (float): Strength of the penalty, lambda in the paper; 5 is its choice. With 0 the SAE trains as its backbone does, bit for bit.
+        c2r_coefficient (float): Strength of the penalty, lambda in the paper, whose choice is 5. With 0 the SAE trains as its backbone does, bit for bit.
         c2r_warm_up_steps (int): Training steps over which the coefficient grows linearly from 0, counted from the first.
         c2r_start_step (int): Training steps before the penalty is applied; it is only measured until then.
         c2r_interval (int): Apply the penalty at every c2r_interval-th step, multiplied by c2r_interval; T in the paper.
@@ -37,7 +37,7 @@ class C2RConfigMixin(PenaltyConfigMixin):
         c2r_seed (int): Seed of the chunks; with the number of the step it determines them.
     """
 
-    c2r_coefficient: float = 5.0
+    c2r_coefficient: float = 2.0
     c2r_warm_up_steps: int = 0
     c2r_start_step: int = 0
     c2r_interval: int = 5

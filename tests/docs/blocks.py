@@ -11,7 +11,7 @@ from tests.forkserver import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 NEEDS = {"a GPU", "GPUs", "an account", "minutes", "hours", "the network"}
-SHELL, PYTHON, SHOWN = {"sh", "bash"}, {"python"}, {"text", "yaml", "bibtex"}
+SHELL, PYTHON, SHOWN = {"sh", "bash"}, {"python"}, {"text", "yaml", "bibtex", "diff"}
 _BLOCK = re.compile(
     r"(?:^<!-- needs: ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )

@@ -62,7 +62,7 @@ def test_an_sae_s_own_config_says_what_it_is_trained_on(plant: Plant) -> None:
     plan = make_plan(release, device="cpu")
     config: Any = plan.saes["a"]
     assert config.architecture() == "batchtopk_c2r"
-    assert (config.k, config.topk_threshold_lr, config.c2r_coefficient) == (5, 0.05, 5.0)
+    assert (config.k, config.topk_threshold_lr, config.c2r_coefficient) == (5, 0.05, 2.0)
     assert config.normalize_activations == "expected_average_only_in"
     assert plan.runner["lr"] == pytest.approx(1e-4)  # a third of SAELens's default
     assert plan.steps == 10_000
@@ -179,7 +179,7 @@ def test_an_l0_that_nothing_says_is_asked_for(plant: Plant) -> None:
     assert make_plan(release_of(folder, sae__k=4), device="cpu").saes["a"].k == 4
 
 
-@pytest.mark.parametrize(("was", "becomes"), [(2.0, 2.0), (0.0, 5.0)])
+@pytest.mark.parametrize(("was", "becomes"), [(3.0, 3.0), (0.0, 2.0)])
 def test_lambda_is_the_sae_s_own_unless_it_was_a_baseline(
     was: float, becomes: float, plant: Plant
 ) -> None:

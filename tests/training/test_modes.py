@@ -138,7 +138,7 @@ def test_every_log_of_every_mode_shows_the_metrics(
     for step, logged in enumerate(steps):
         for metric in ("penalty", "effective_coefficient", "mean_max_cosine"):
             assert logged[f"metrics/c2r_{metric}"] >= 0
-        assert logged["details/c2r_coefficient"] == 5
+        assert logged["details/c2r_coefficient"] == 2
         assert ("losses/c2r_loss" in logged) == (step % 2 == 0)
     logs.clear()
     off = train(make_config("batchtopk_c2r", **options, c2r_coefficient=0.0), tmp_path, mode)
