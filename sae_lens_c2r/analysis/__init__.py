@@ -6,7 +6,6 @@ from sae_lens_c2r.analysis.recovery import hierarchy_absorption
 from sae_lens_c2r.analysis.similarity import (
     chance_composition,
     composition,
-    count_pairs,
     latents_of_features,
     latents_per_feature,
     max_cosines,
@@ -22,7 +21,6 @@ __all__ = [
     "chance_composition",
     "co_firing",
     "composition",
-    "count_pairs",
     "hierarchy_absorption",
     "latents_of_features",
     "latents_per_feature",

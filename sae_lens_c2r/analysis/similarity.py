@@ -80,19 +80,6 @@ def max_cosines(W_dec: Tensor) -> Float[Tensor, " d_sae"]:
     return max_cosines_and_counts(W_dec, above=())[0]
 
 
-def count_pairs(W_dec: Tensor, *, above: Sequence[float]) -> list[int]:
-    """Count the unordered pairs of latents whose decoder rows have a cosine over a threshold.
-
-    Args:
-        W_dec: Decoder, shape ``[d_sae, d_in]``.
-        above: Thresholds.
-
-    Returns:
-        A count for each threshold.
-    """
-    return max_cosines_and_counts(W_dec, above=above)[1]
-
-
 @torch.no_grad()
 def max_cosines_and_counts(
     W_dec: Tensor, *, above: Sequence[float]
@@ -114,7 +101,7 @@ def max_cosines_and_counts(
 def pairs_above(
     W_dec: Tensor, cosine: float, *, most: int | None = None
 ) -> Int[Tensor, "pairs 2"]:
-    """The pairs that `count_pairs` counts, the lower latent first, in ascending order.
+    """The pairs of latents above a cosine, the lower latent first, in ascending order.
 
     Args:
         W_dec: Decoder, shape ``[d_sae, d_in]``.

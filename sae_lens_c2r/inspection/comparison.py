@@ -74,11 +74,6 @@ class Comparison:
             f"{pairs['still_alike']:,} still alike, {pairs['without_a_match']:,} without a "
             f"match (no cosine of {MATCHED} or more)."
         )
-        if "jaccard_of_two_after" in pairs:
-            text += (
-                f" The mean Jaccard was {pairs['jaccard_before']:.2f}. Of pairs that match "
-                f"two latents, it is {pairs['jaccard_of_two_after']:.2f}."
-            )
         if "cosine_median" in matched:
             text += (
                 f" Of the {matched['latents']:,} latents of {self.before} that fire, half have "

@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from matplotlib.figure import Figure
 from rich.table import Table
 from rich.text import Text
 
@@ -17,8 +15,6 @@ from sae_lens_c2r.inspection.measures import SAEReport, max_cosine_counts
 from sae_lens_c2r.reporting.figures import (
     COLORS,
     color_of,
-    legend_above,
-    legend_label,
     max_cosine_figure,
     svg,
 )
@@ -90,7 +86,6 @@ def report_html(
         number_of={each.name: n % len(COLORS) for n, each in enumerate(reports)},
         tables=tables_of(reports),
         cosines=svg(max_cosine_figure(counts, chance)),
-        frequencies=svg(firing_frequencies(reports)) if on_text else None,
         reports=reports,
         on_text=on_text,
         comparisons=comparisons,
@@ -98,17 +93,3 @@ def report_html(
         versions=", ".join(f"{package} {number}" for package, number in versions().items()),
         made_by=made_by,
     )
-
-
-def firing_frequencies(reports: Sequence[SAEReport]) -> Figure:
-    """Draw the distributions of log10 of the latents' frequencies, without dead latents."""
-    figure = Figure(figsize=(7.2, 2.8), layout="constrained")
-    axes = figure.subplots()
-    for number, report in enumerate(reports):
-        if report.on_text is not None:
-            fires = report.on_text.frequencies[report.on_text.fires].log10().numpy()
-            line: dict[str, Any] = {"color": color_of(number), "histtype": "step"}
-            axes.hist(fires, bins=60, range=(-6, 0), label=legend_label(report.name), **line)
-    axes.set(xlabel="log10 of the share of tokens", ylabel="latents")
-    legend_above(figure)
-    return figure

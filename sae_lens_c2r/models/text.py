@@ -274,14 +274,4 @@ def check_tokenizer(
     if source.hub_id is not None:  # whose dataset may name its tokenizer
         with suppress(LocalEntryNotFoundError):
             validate_pretokenized_dataset_tokenizer(source.hub_id, tokenizer)
-    n_vocabulary = 1 + max(tokenizer.get_vocab().values())
-    return _in_batches(rows, _check_vocabulary, _TOKENS, n_vocabulary=n_vocabulary)
-
-
-def _check_vocabulary(batch: dict[str, list[Any]], n_vocabulary: int) -> dict[str, list[Any]]:
-    if (highest := max(map(max, batch["tokens"]))) >= n_vocabulary:
-        raise UserError(
-            f"The text should have tokens below {n_vocabulary:,}, the model's vocabulary. "
-            f"Found {highest:,}."
-        )
-    return batch
+    return rows

@@ -29,7 +29,7 @@ from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import starting_weights, training_fields
 
 K_ANNEAL_STEPS = "k_anneal_steps"
-MATMUL_PRECISION, NORM_MULTIPLE = "matmul_precision", "max_activation_norm_multiple"
+NORM_MULTIPLE = "max_activation_norm_multiple"
 # SAELens takes other values, and trains something else or without end.
 _CHECKS: dict[str, Any] = {
     NORM_MULTIPLE: Field(ge=1),
@@ -41,7 +41,6 @@ _CHECKS: dict[str, Any] = {
 _OURS: dict[type, dict[str, Any]] = {
     TrainingSAEConfig: {"seed": NonNegativeInt, "init": Any, K_ANNEAL_STEPS: NonNegativeInt},
     MultiSAETrainingRunnerConfig: {
-        MATMUL_PRECISION: Literal["highest", "high", "medium", None],
         NORM_MULTIPLE: float | None,
         "model_class_name": Literal[MODEL_CLASSES],
         "hook_head_indices": int | None,  # the SAEs of a release share one

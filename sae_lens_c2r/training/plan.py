@@ -41,7 +41,6 @@ class Plan:
     seeds: Mapping[str, int]  # what torch is seeded with before each SAE is made
     runner: Mapping[str, Any]  # fields of SAELens's runner config
     device: str
-    matmul_precision: str | None = None  # torch's default, or its name of another
     starts: Mapping[str, SAERef] = field(default_factory=dict)
     start_notes: Sequence[str] = ()  # a line each
     k_anneal_steps: Mapping[str, int] = field(default_factory=dict)
@@ -90,7 +89,6 @@ class Plan:
             del saes[sae_id]["metadata"]  # what the run adds
         runner = _sae_lens_config(self, list(self.saes)).to_dict()
         runner = {key: value for key, value in runner.items() if key not in _WITHOUT_EFFECT}
-        runner[configs.MATMUL_PRECISION] = self.matmul_precision
         runner[configs.NORM_MULTIPLE] = self.norm_multiple
         source = self.release.language_model.model_dump(mode="json")
         return dict(json.loads(json.dumps({"source": source, "runner": runner, "saes": saes})))
@@ -118,7 +116,6 @@ def make_plan(release: Release, *, device: str, only: Sequence[str] = ()) -> Pla
         _with_whole_paths(release),
         saes=saes,
         seeds={sae_id: spec.fields.get("seed", 0) for sae_id, spec in chosen.items()},
-        matmul_precision=runner.pop(configs.MATMUL_PRECISION, None),
         norm_multiple=runner.pop(configs.NORM_MULTIPLE, None),
         runner=runner,
         device=device,

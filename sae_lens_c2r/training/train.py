@@ -59,9 +59,6 @@ def train(
     if not todo and not on_main(work.exists):
         return []
     with stop_requests() as stop, ExitStack() as stack:
-        before = torch.get_float32_matmul_precision()
-        stack.callback(torch.set_float32_matmul_precision, before)
-        torch.set_float32_matmul_precision(plan.matmul_precision or before)
         on_main(lambda: stack.enter_context(output_dir.locked_out(out)))
         distributed.check_shared_folder(work)
         # Another process may have finished some meanwhile.

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from sae_lens_c2r.analysis import (
     chance_composition,
     composition,
-    count_pairs,
     latents_of_features,
     max_cosines,
+    max_cosines_and_counts,
     pairs_above,
 )
 from sae_lens_c2r.analysis.similarity import pairs_above_and_count
@@ -18,6 +18,10 @@ from sae_lens_c2r.penalties import nearest_neighbors
 from sae_lens_c2r.penalties.cosines import VALUES_PER_TILE
 from tests import reference
 from tests.strategies import Case, cases
+
+
+def count_pairs(W_dec: torch.Tensor, *, above: list[float]) -> list[int]:
+    return max_cosines_and_counts(W_dec, above=above)[1]
 
 
 @given(case=cases())

@@ -45,7 +45,7 @@ def test_an_sae_of_the_hubs_cache_is_fine_tuned_offline(trained: Path, tmp_path:
     assert ran.returncode == 0, ran.stderr
     shown = " ".join(ran.stdout.split())
     assert f"own starts from {trained}, under apache-2.0." in shown
-    assert f"{trained} has " in shown  # the comparison's sentence
+    assert "/c0ffee/own has " in shown  # the comparison's sentence
     assert "Measured on " in shown
     assert "train[-50:]" in shown
     record = json.loads((out / "own" / "training.json").read_text())
@@ -91,10 +91,10 @@ def test_both_are_measured_on_what_is_trained_on(trained: Path, tmp_path: Path) 
     for title in ("expl.", "Measured"):
         assert any(line[:1] == [title] for line in lines), ran.stdout
     before, after = (
-        [line[1:] for line in lines if line[:1] == [str(each)]]
-        for each in (folder, out / "own")
+        [line[1:] for line in lines if line[:1] == [name] and "." not in line[-1][-1:]]
+        for name in ("own", "out/own")  # rows of tables, which are no sentences
     )
-    assert before[1] == after[1]  # explained variance, L0, dead latents
+    assert before[-3] == after[-3]  # explained variance, L0, dead latents
     again = out / "own"
     assert SAE.load_from_disk(again).cfg.metadata.dataset_column == "content"
     settings = json.loads((again / "training.json").read_text())["settings"]

@@ -125,7 +125,7 @@ def test_the_commands_lead_from_nothing_to_from_pretrained(
         monkeypatch.setenv(f"HF_{name}", value)
     Shell.in_folder(tmp_path).run(f"export HF_HUB_OFFLINE=0\n{script}")
     release = read_release(find_release(READY), overrides=SHORTER)
-    release = release.model_copy(update={"grids": release.grids[2:]})  # those of `TRAINED`
+    release = release.model_copy(update={"grids": release.grids[3:]})  # those of `TRAINED`
     check_ready(tmp_path / "hub_cards" / READY, release)
     repo = hub_here.repos[release.repo_id]
     assert not repo.private

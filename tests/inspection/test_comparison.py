@@ -92,7 +92,6 @@ def test_the_numbers_and_the_sentences_count_them() -> None:
     assert numbers["matched_latents"]["cosine_median"] == pytest.approx(0.914, abs=1e-3)
     sentences = compared().sentences()
     assert "a has 4 pairs of latents with a cosine above 0.7. In b: 1 merged into" in sentences
-    assert "mean Jaccard was 0.81. Of pairs that match two latents, it is 0.75." in sentences
 
 
 def test_without_redundant_pairs_there_is_no_mean() -> None:

@@ -3,16 +3,11 @@
 import re
 from typing import Any
 
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
-
 from sae_lens_c2r.inspection import report as report_module
 from sae_lens_c2r.inspection.comparison import Comparison, MatchedPair
 from sae_lens_c2r.inspection.contexts import Pair
 from sae_lens_c2r.inspection.measures import SAEReport
 from sae_lens_c2r.inspection.report import tables_of
-from sae_lens_c2r.reporting.figures import COLORS
 from tests.inspection.planted import latent, on_text, report, weights
 
 TWO = range(2)
@@ -64,18 +59,3 @@ def test_a_comparison_shows_the_latents_that_match_and_loads_nothing() -> None:
         assert part in html
     assert "<script" not in html
     assert not re.search(r'(src|href)="(?!#)', html.replace("xlink:href", "href"))
-
-
-def heights(axes: Axes, number: int) -> np.ndarray:
-    """Return the heights of a distribution's bins."""
-    return np.asarray(axes.patches[number].get_xy())[1::2, 1]
-
-
-def test_frequencies_are_of_the_latents_that_fire() -> None:
-    reports = [report("a", on_text=on_text((10, 1, 0, 1))), weights("c")]
-    reports.append(report("b", on_text=on_text((0, 0, 0, 5))))
-    (axes,) = report_module.firing_frequencies(reports).axes
-    drawn = {to_hex(patch.get_edgecolor()) for patch in axes.patches}
-    assert drawn == {COLORS[0], COLORS[2]}  # as in the other pictures
-    totals = sorted(heights(axes, number).sum() for number in range(2))
-    assert totals == [1, 3], "dead latents are drawn, or live ones are not"

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -59,7 +58,7 @@ NAN = EYE.clone().fill_diagonal_(torch.nan)
 MEASURES: list[tuple[Callable[..., object], tuple[Any, ...]]] = [
     *((measure, ()) for measure in (analysis.composition, analysis.max_cosines)),
     *((nearest_neighbors, ()), (analysis.absorption_pairs, ([EYE],))),
-    *((partial(analysis.count_pairs, above=[0.5]), ()), (analysis.pairs_above, (0.5,))),
+    (analysis.pairs_above, (0.5,)),
     *((analysis.latents_of_features, (EYE,)), (analysis.latents_per_feature, (EYE,))),
 ]
 
@@ -81,7 +80,7 @@ SIZES: dict[str, Any] = {"d_in": 4, "d_sae": 32}
     ("name", "call"),
     [
         ("W_dec", lambda: analysis.composition(torch.zeros(3, 4))),
-        ("above", lambda: analysis.count_pairs(EYE, above=[torch.nan])),
+        ("above", lambda: analysis.max_cosines_and_counts(EYE, above=[torch.nan])),
         ("above", lambda: analysis.co_firing([EYE], above=[-0.1])),
         ("above", lambda: analysis.latents_per_feature(EYE, EYE, above="0.5")),
         ("cosine", lambda: analysis.pairs_above(EYE, "0.5")),

@@ -212,29 +212,6 @@ def test_what_is_not_ours_stays_where_checkpoints_were(tmp_path: Path) -> None:
     assert (record["steps"], record["samples"]) == (2, 200)
 
 
-def test_float32_matrices_are_multiplied_as_the_release_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    during = set()
-    step = SAETrainer.step
-
-    def note_and_step(trainer: SAETrainer[Any, Any], batch: torch.Tensor) -> Any:
-        during.add(torch.get_float32_matmul_precision())
-        return step(trainer, batch)
-
-    monkeypatch.setattr(SAETrainer, "step", note_and_step)
-    before = torch.get_float32_matmul_precision()
-    for precision, options in ((before, []), ("high", ["--set=runner.matmul_precision=high"])):
-        out = tmp_path / precision
-        assert run(write(tmp_path), "--out", out, "--only", IDS[0], *options) == 0
-        assert torch.get_float32_matmul_precision() == before
-        assert during == {precision}
-        during.clear()
-        record = json.loads((out / IDS[0] / "training.json").read_text())
-        assert record["matmul_precision"] == precision
-        assert record["settings"]["runner"]["matmul_precision"] == ("high" if options else None)
-
-
 def test_what_was_trained_with_an_infinite_setting_is_saved_and_known_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
