@@ -42,7 +42,7 @@ def take(html: str, to: Path, height: int) -> None:
         page, picture = Path(folder) / "page.html", Path(folder) / "page.png"
         page.write_text(html, encoding="utf-8")
         command = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars"]
-        command += [f"--screenshot={picture}", f"--window-size=900,{height}", page.as_uri()]
+        command += [f"--screenshot={picture}", f"--window-size=960,{height}", page.as_uri()]
         subprocess.run(command, check=True, capture_output=True)
         Image.open(picture).convert("RGB").quantize(64).save(to, optimize=True)
 
