@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from sae_lens import SAE, evals
+from sae_lens import SAE
 from sae_lens.evals import EvalConfig, run_evals
 from sae_lens.training.activation_scaler import ActivationScaler
 from torch import Tensor
@@ -21,8 +21,6 @@ from sae_lens_c2r.models.text_source import PARTS, TextSource
 from sae_lens_c2r.saes.record import Evaluation
 
 _MOST_TOKENS = 100_000  # of which the activations are held, for co-firing
-# Whose means over tokens SAELens makes loss recovered of.
-_LOSSES = tuple(f"ce_loss_{which}" for which in ("with_ablation", "with_sae", "without_sae"))
 
 
 @dataclass
@@ -54,7 +52,7 @@ class OnText:
             config = EvalConfig(**settings, compute_kl=True, compute_ce_loss=True)
             on = torch.device(str(asked.device)).type
             in_bfloat16 = torch.autocast(on, torch.bfloat16, enabled=reading.autocast_lm)
-            with in_bfloat16, as_trained(model, reading), _losses_of_rows() as losses:
+            with in_bfloat16, as_trained(model, reading):
                 metrics, _ = run_evals(
                     sae,
                     reader.store_of(reading, d_in=sae.cfg.d_in),
@@ -66,43 +64,10 @@ class OnText:
                     verbose=True,
                 )
             del metrics["token_stats"]
-            if len(losses) > 1:
-                of_rows = torch.stack(list(losses.values()))
-                metrics["loss_recovered_error"] = error_of_loss_recovered(of_rows)
         found, measured = fidelity_and_firing(sae, read)
         n_left_out = sum(read.left_out.values())
         counts = {"n_tokens": found.n_tokens, "n_tokens_left_out": n_left_out}
         return {**metrics, **measured, **counts}
-
-
-@contextmanager
-def _losses_of_rows() -> Iterator[dict[tuple[int, ...], Tensor]]:
-    """Collect the sums of the losses of each row of text, of which SAELens returns means."""
-    rows: dict[tuple[int, ...], Tensor] = {}  # once each: SAELens reads a short text again
-    measure = evals.get_recons_loss
-
-    def collect(
-        sae: Any, model: Any, scaler: Any, tokens: Tensor, **options: Any
-    ) -> dict[str, Any]:
-        found = measure(sae, model, scaler, tokens, **options)
-        if options["compute_ce_loss"]:
-            ignored = tokens.new_tensor(options["ignore_tokens"] or [])
-            counted = ~torch.isin(tokens, ignored)[:, :-1]  # as SAELens counts them
-            losses = (found[each].cpu() * counted.cpu() for each in _LOSSES)
-            sums = torch.stack([each.sum(dim=1) for each in losses], dim=1).double()
-            rows.update(zip(map(tuple, tokens.tolist()), sums, strict=True))
-        return found
-
-    with patch.object(evals, "get_recons_loss", collect):
-        yield rows
-
-
-def error_of_loss_recovered(losses: Tensor) -> float:
-    """Return its standard error over rows, by the jackknife, from the sums of `_LOSSES`."""
-    n = len(losses)
-    ablated, spliced, clean = (losses.sum(dim=0) - losses).T
-    scores = (ablated - spliced) / (ablated - clean)
-    return (scores.var(correction=0) * (n - 1)).sqrt().item()
 
 
 @contextmanager

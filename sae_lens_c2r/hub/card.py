@@ -47,8 +47,8 @@ _EVALUATIONS = {
 # Of these, the first that there is stands at the top of a card.
 _MAIN = (SAE_LENS, "core")
 _AT_THE_TOP = (
-    *("explained_variance", "l0", "dead_latents", "loss_recovered", "loss_recovered_error"),
-    *("composition", "chance_composition"),
+    *("explained_variance", "l0", "dead_latents", "loss_recovered"),
+    *("composition", "encoder_composition", "chance_composition"),
 )
 _OF_A_HEAD = re.compile(r"hook_[qkvz]$").search  # an SAE may encode one head alone
 _RECONSTRUCTION = "reconstruction = sae.decode(feature_acts)"

@@ -14,25 +14,23 @@ _SCORES = ("absorption", "full_absorption")
 
 def less_first(saes: Mapping[str, SAERecord], first: str) -> str | None:
     """A table of the other SAEs less the first one, of those that can be compared with it."""
-    before = saes[first]
+    measured = {name: sae for name, sae in saes.items() if ABSORPTION in sae.evaluations}
+    before = measured.pop(first, None)
+    if before is None or not _of("by_letter.", before):
+        return None
     rows = [
         [f"`{name}`", *(_difference(found, before, score) for score in _SCORES)]
-        for name, found in saes.items()
-        if name != first and _comparable(found, before)
+        for name, found in measured.items()
+        if _way(found) == _way(before)
     ]
     headings = [f"less `{first}`", *(METRICS[score].full_title for score in _SCORES)]
     return markdown_table(headings, rows) if rows else None
 
 
-def _comparable(one: SAERecord, other: SAERecord) -> bool:
-    """Whether two SAEs were measured in the same settings, by the same probes, by letter."""
-    ways = [
-        (sae.evaluations[ABSORPTION].settings, _of("f1_of_probes.", sae))
-        for sae in (one, other)
-        if ABSORPTION in sae.evaluations
-    ]
-    letters = [list(_of(f"by_letter.{_SCORES[0]}.", sae)) for sae in (one, other)]
-    return len(ways) == 2 and ways[0] == ways[1] and letters[0] == letters[1] != []
+def _way(sae: SAERecord) -> tuple[object, ...]:
+    """How an SAE was measured: the settings, the probes, and the letters that count."""
+    settings = sae.evaluations[ABSORPTION].settings
+    return settings, _of("f1_of_probes.", sae), _of("by_letter.", sae).keys()
 
 
 def _difference(one: SAERecord, other: SAERecord, score: str) -> str:

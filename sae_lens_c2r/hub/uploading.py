@@ -7,10 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from huggingface_hub import CommitOperationDelete, HfApi, get_session
-from huggingface_hub.errors import (
-    HfHubHTTPError,
-    HFValidationError,
-)
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from filelock import FileLock
-from sae_lens import SAE, evals
+from sae_lens import SAE
 from sae_lens.load_model import HookedProxyLM
 from torch.nn.functional import cross_entropy
 from transformers import BertConfig, LlamaConfig, LlamaForCausalLM
@@ -20,10 +20,8 @@ from sae_lens_c2r.evaluation.evaluate import evaluate
 from sae_lens_c2r.evaluation.results import Task, read_report
 from sae_lens_c2r.evaluation.sae_lens import (
     OnText,
-    _losses_of_rows,
     _predicts_the_next_token,
     as_trained,
-    error_of_loss_recovered,
 )
 from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.models import loading
@@ -187,33 +185,6 @@ def test_saes_that_share_all_else_are_in_one_process_of_sae_bench(
     assert len(groups) == 4
     [error] = run(plant_sae(tmp_path / "c", d_in=8, seed=9), **options)
     assert error == f"core of {tmp_path / 'c'}: it gave no finite number."
-
-
-def test_the_error_of_loss_recovered_is_that_of_its_mean_over_rows() -> None:
-    torch.manual_seed(0)
-    spliced = 3 + 0.1 * torch.rand(50, dtype=torch.float64)
-    losses = torch.stack([torch.full_like(spliced, 5), spliced, torch.ones_like(spliced)], 1)
-    scores = (5 - spliced) / (5 - 1)
-    expected = scores.std().item() / 50**0.5
-    assert error_of_loss_recovered(losses) == pytest.approx(expected)
-    # What rows have in common makes none, and all rows alike have none.
-    assert error_of_loss_recovered(losses[:1].expand(9, -1)) == pytest.approx(0, abs=1e-12)
-
-
-def test_the_losses_of_rows_are_of_the_tokens_that_sae_lens_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tokens = torch.tensor([[0, 5, 6, 7], [0, 5, 0, 7]])
-    per_token = torch.arange(6.0).view(2, 3)
-    found = {f"ce_loss_{name}": per_token for name in ("with_ablation", "with_sae")}
-    found["ce_loss_without_sae"] = -per_token
-    monkeypatch.setattr(evals, "get_recons_loss", lambda *_, **__: found)
-    for ignored, sums in (([0], [1 + 2, 4]), (None, [0 + 1 + 2, 3 + 4 + 5])):
-        options = {"compute_ce_loss": True, "ignore_tokens": ignored}
-        with _losses_of_rows() as rows:
-            for _ in range(2):  # a text that is read again has no more rows
-                evals.get_recons_loss(None, None, None, tokens, **options)  # type: ignore[arg-type]
-        assert [each.tolist() for each in rows.values()] == [[of, of, -of] for of in sums]
 
 
 @pytest.mark.usefixtures("requests")
