@@ -76,11 +76,7 @@ def upload(
 
 
 def as_the_hub_knows(
-    api: HfApi,
-    repo: RepoRecord,
-    tell: Callable[[str], None],
-    *,
-    base_model: str | None = None,
+    api: HfApi, repo: RepoRecord, tell: Callable[[str], None], *, base_model: str | None = None
 ) -> RepoRecord:
     """Name the models and texts that the Hub has by their names there."""
     saes = repo.saes.values()
@@ -125,10 +121,7 @@ def _ask(ask: Callable[[str], Any], *names: str | None) -> Any:
 
 
 def publish(
-    api: HfApi,
-    proposal: Proposal,
-    *,
-    tell: Callable[[str], None] = lambda _: None,
+    api: HfApi, proposal: Proposal, *, tell: Callable[[str], None] = lambda _: None
 ) -> Published:
     """Bring files to a branch in one commit, or none of them."""
     target, snapshot, files = proposal.target, proposal.snapshot, proposal.files

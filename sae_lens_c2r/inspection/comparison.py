@@ -149,10 +149,9 @@ def _redundant_pairs(
     places, weaker = matches[pairs], with_match[pairs].amin(dim=1)
     left, right = (after.W_dec[latents].float() for latents in places.T)
     cosines = cosine_similarity(left, right).tolist()
-    jaccards = pair_jaccards((acts for _, acts in encode(before, text)), pairs)
-    jaccards_after = pair_jaccards((acts for _, acts in encode(after, text)), places)
+    jaccards = pair_jaccards((acts for _, acts in encode(after, text)), places)
     one = places[:, 0] == places[:, 1]
-    facts = zip(weaker.tolist(), one.tolist(), cosines, jaccards_after.tolist(), strict=True)
+    facts = zip(weaker.tolist(), one.tolist(), cosines, jaccards.tolist(), strict=True)
     kinds = [
         kind_of(match=match, one=one, cosine=cosine, jaccard=jaccard)
         for match, one, cosine, jaccard in facts
@@ -160,13 +159,7 @@ def _redundant_pairs(
     numbers: dict[str, float] = {"pairs": n_pairs}
     if n_pairs > len(pairs):
         numbers["most_alike"] = len(pairs)
-    numbers |= {kind.replace(" ", "_"): kinds.count(kind) for kind in get_args(Kind)}
-    if len(pairs):
-        numbers["jaccard_before"] = jaccards.mean().item()
-    two = ~one & (weaker >= MATCHED)
-    if two.any():
-        numbers["jaccard_of_two_after"] = jaccards_after[two].mean().item()
-    return numbers
+    return numbers | {kind.replace(" ", "_"): kinds.count(kind) for kind in get_args(Kind)}
 
 
 def inspect(

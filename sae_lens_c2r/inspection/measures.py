@@ -67,7 +67,6 @@ class SAEReport:
     source: str  # the whole name
     config: SAEConfig  # of the form in which it is
     numbers: dict[str, float]  # of the weights
-    decoder_norms: Tensor
     on_text: TextMetrics | None = None
 
     def metrics(self) -> dict[str, Any]:
@@ -180,7 +179,6 @@ def measure(sae: AnySAE, name: str, text: TextActivations | None = None) -> SAER
     if W_dec.shape[1] < 2:
         raise UserError("W_dec", "have at least 2 dimensions", W_dec.shape[1], of=name)
     cosines, n_pairs = analysis.max_cosines_and_counts(W_dec, above=THRESHOLDS)
-    norms = W_dec.norm(dim=-1)
     pairs = {f"pairs_above_{above}": n for above, n in zip(THRESHOLDS, n_pairs, strict=True)}
     return SAEReport(
         name=name,
@@ -191,9 +189,8 @@ def measure(sae: AnySAE, name: str, text: TextActivations | None = None) -> SAER
             **_encoder_composition(sae),
             "chance_composition": _chance_of(W_dec),
             **pairs,
-            "zero_decoder_rows": int((norms == 0).sum()),
+            "zero_decoder_rows": int((W_dec == 0).all(dim=-1).sum()),
             **count_max_cosines(cosines),
         },
-        decoder_norms=norms.cpu(),
         on_text=measure_on_text(sae, text) if text else None,
     )

@@ -12,12 +12,7 @@ from sae_lens_c2r.analysis.metrics import METRICS
 from sae_lens_c2r.inspection import contexts
 from sae_lens_c2r.inspection.comparison import Comparison
 from sae_lens_c2r.inspection.measures import SAEReport, max_cosine_counts
-from sae_lens_c2r.reporting.figures import (
-    COLORS,
-    color_of,
-    max_cosine_figure,
-    svg,
-)
+from sae_lens_c2r.reporting.figures import COLORS, color_of, max_cosine_figure, svg
 from sae_lens_c2r.reporting.tables import MetricTable, metric_table
 
 _TEMPLATES = Environment(
@@ -55,10 +50,7 @@ def tables_of(reports: Sequence[SAEReport]) -> dict[str, MetricTable]:
 
 
 def in_terminal(
-    reports: Sequence[SAEReport],
-    comparisons: Sequence[Comparison] = (),
-    *,
-    width: int = 80,
+    reports: Sequence[SAEReport], comparisons: Sequence[Comparison] = (), *, width: int = 80
 ) -> list[Table | Text]:
     """Return what `rich` is to print: tables as wide as the terminal, and sentences."""
     shown: list[Table | Text] = []

@@ -116,8 +116,7 @@ class Reading(BaseModel, frozen=True, protected_namespaces=()):
         if not self.dataset_path:
             return None
         return TextSource(
-            self.dataset_path,
-            **{of: getattr(self, key) for key, of in _PARTS.items()},
+            self.dataset_path, **{of: getattr(self, key) for key, of in _PARTS.items()}
         )
 
     def text_as_trained(self, asked: TextSource) -> TextSource:

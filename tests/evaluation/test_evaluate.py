@@ -18,11 +18,7 @@ from transformers import BertConfig, LlamaConfig, LlamaForCausalLM
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.evaluation.evaluate import evaluate
 from sae_lens_c2r.evaluation.results import Task, read_report
-from sae_lens_c2r.evaluation.sae_lens import (
-    OnText,
-    _predicts_the_next_token,
-    as_trained,
-)
+from sae_lens_c2r.evaluation.sae_lens import OnText, _predicts_the_next_token, as_trained
 from sae_lens_c2r.evaluation.settings import Options
 from sae_lens_c2r.models import loading
 from sae_lens_c2r.models.reading import Reading

@@ -19,12 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.hub import local_saes
-from sae_lens_c2r.hub.allow_list import (
-    is_of_the_hub,
-    public_evaluation,
-    redact,
-    refuse_secrets,
-)
+from sae_lens_c2r.hub.allow_list import is_of_the_hub, public_evaluation, redact, refuse_secrets
 from sae_lens_c2r.hub.card import card_files
 from sae_lens_c2r.hub.local_saes import (
     LocalSAE,

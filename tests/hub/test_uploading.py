@@ -29,15 +29,7 @@ from tests import forkserver
 from tests.evaluation.planted import plant_sae
 from tests.hub.conftest import CFG, REPO, WEIGHTS, Checked, refusal, run_client, say
 from tests.hub.conftest import send as send_checked
-from tests.hub.server import (
-    STORAGE_HOST,
-    TOKEN,
-    Account,
-    Fault,
-    LoopbackHub,
-    Seen,
-    serving,
-)
+from tests.hub.server import STORAGE_HOST, TOKEN, Account, Fault, LoopbackHub, Seen, serving
 
 Call = Callable[..., Any]
 

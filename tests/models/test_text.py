@@ -18,12 +18,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.models import offline
 from sae_lens_c2r.models import text as reader
 from sae_lens_c2r.models.offline import MINILM
-from sae_lens_c2r.models.text import (
-    check_tokenizer,
-    one_column,
-    read_text,
-    rows_for,
-)
+from sae_lens_c2r.models.text import check_tokenizer, one_column, read_text, rows_for
 from sae_lens_c2r.models.text_source import OFFLINE_DATASET, TextSource
 from tests.command import run
 
