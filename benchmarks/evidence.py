@@ -236,7 +236,7 @@ def smollm2_table() -> str:
     chance = [f"{means.chance_composition:.3f}", *[""] * (len(columns) - 1)]
     found = {label(*point): each for point, each in from_plain(rows).items()}
     body = [
-        [name, *(cell(found[name], measure) for measure in columns)]
+        [name, *(cell(found[name], each) + " %" * (each == "percent") for each in columns)]
         for name in SHOWN["smollm2_methods"]
     ]
     return markdown_table(
