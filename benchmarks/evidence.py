@@ -180,28 +180,29 @@ def apart_table() -> str:
 
 def corrected(found: ByData) -> str:
     """Return how many differences are told from 0, by themselves and among so many."""
-    tested: list[tuple[float, str]] = []  # p, and whose difference in what
+    tested: list[tuple[float, tuple[str, str, str]]] = []  # p; method, measure and data
     for name, here in found.items():
         for point in (point for point in POINTS if point in here):
             for measure in SHOWN["figure"]:
                 each = here[point][measure]
                 if each.half_width < float("inf"):
                     t = stats.t.ppf(0.975, each.count - 1) * abs(each.mean) / each.half_width
-                    moves = (
-                        f"{COLUMNS[measure].split(',')[0]} {'up' if each.mean > 0 else 'down'}"
-                    )
-                    place = f"{label(*point)}: {moves} ({name})"
-                    tested.append((2 * stats.t.sf(t, each.count - 1), place))
+                    measured = COLUMNS[measure].split(",")[0]
+                    moves = f"{'higher' if each.mean > 0 else 'lower'} {measured}"
+                    p_value = 2 * stats.t.sf(t, each.count - 1)
+                    tested.append((p_value, (label(*point), moves, name)))
     tested.sort()
     p = np.array([each for each, _ in tested])
     n_holm = int((np.maximum.accumulate(p * np.arange(len(p), 0, -1)) < 0.05).sum())
-    places = [place.split(": ") for _, place in tested[:n_holm]]
-    of_c2r = ", ".join(where for method, where in places if method == label(*POINTS[0]))
+    of_c2r: dict[str, list[str]] = {}
+    for method, measure, name in (place for _, place in tested[:n_holm]):
+        if method == label(*POINTS[0]):
+            of_c2r.setdefault(measure, []).append(name)
+    told = "; ".join(f"{measure} ({'; '.join(names)})" for measure, names in of_c2r.items())
     return (
         f"Of the {len(p)} differences in Figure 1, {(p < 0.05).sum()} have p < 0.05 by "
         f"themselves, {(stats.false_discovery_control(p) < 0.05).sum()} after correction by "
-        f"Benjamini and Hochberg, and {n_holm} by Holm. Of C2R 5's these are left, the surest "
-        f"first: {of_c2r}."
+        f"Benjamini and Hochberg, and {n_holm} by Holm. Of C2R 5's these are left: {told}."
     )
 
 
