@@ -138,17 +138,15 @@ def hierarchies_told() -> str:
     more = 100 * (means[much].unexplained[5.0] / means[much].unexplained[0.0] - 1)
     by_cost = more.sort_values().index
     halves = [by_cost[: len(more) // 2], by_cost[len(more) // 2 :]]
-    cheap, dear = (
-        f"{fall[half].median():.0f} % lower for {more[half].median():.0f} % more unexplained "
-        "variance"
-        for half in halves
-    )
+    medians = [(fall[half].median(), more[half].median()) for half in halves]
     return (
         f"Absorption is lower in {lower.sum()} of {len(means)} settings. BatchTopK absorbs "
         f"{MUCH} or more in {much.sum()}; there it falls in {lower[much].sum()}, and in "
-        f"{n_lower} of {len(of_pairs)} pairs of trainings. Falls and costs go together. In the "
-        f"{len(halves[0])} cheaper settings, the median is {cheap}; in the {len(halves[1])} "
-        f"dearer ones, {dear}."
+        f"{n_lower} of {len(of_pairs)} pairs of trainings. Falls and costs go together: in the "
+        f"{len(halves[0])} settings where C2R costs less, medians are {medians[0][0]:.0f} % "
+        f"less absorption and {medians[0][1]:.0f} % more unexplained variance; in the other "
+        f"{len(halves[1])}, {medians[1][0]:.0f} % and {medians[1][1]:.0f} % (at most "
+        f"{more.max():,.0f} %)."
     )
 
 
@@ -187,7 +185,8 @@ def corrected(found: ByData) -> str:
                 each = here[point][measure]
                 if each.half_width < float("inf"):
                     t = stats.t.ppf(0.975, each.count - 1) * abs(each.mean) / each.half_width
-                    measured = COLUMNS[measure].split(",")[0]
+                    of_known = measure == "found" and name.startswith("planted")
+                    measured = COLUMNS[measure].split(", or ")[of_known].split(",")[0]
                     moves = f"{'higher' if each.mean > 0 else 'lower'} {measured}"
                     p_value = 2 * stats.t.sf(t, each.count - 1)
                     tested.append((p_value, (label(*point), moves, name)))

@@ -16,7 +16,7 @@ def less_first(saes: Mapping[str, SAERecord], first: str) -> str | None:
     """A table of the other SAEs less the first one, of those that can be compared with it."""
     measured = {name: sae for name, sae in saes.items() if ABSORPTION in sae.evaluations}
     before = measured.pop(first, None)
-    if before is None or not _of("by_letter.", before):
+    if before is None or len(_of(f"by_letter.{_SCORES[0]}.", before)) < 2:
         return None
     rows = [
         [f"`{name}`", *(_difference(found, before, score) for score in _SCORES)]

@@ -82,7 +82,7 @@ class ActivationSource:
         source = reading.text_as_trained(self.text)
         rows = rows_for(read_text(source), name, size)
         model = self.model_of(reading)
-        rows = check_tokenizer(rows, source, model.tokenizer)
+        check_tokenizer(rows, source, model.tokenizer)
         return reading.store(model, rows, d_in=d_in, device=self.device)
 
     @torch.no_grad()

@@ -265,13 +265,8 @@ def _rows_of_minilm(text: IterableDataset) -> Iterator[dict[str, list[int]]]:
         yield {"tokens": row}
 
 
-def check_tokenizer(
-    rows: IterableDataset, source: TextSource, tokenizer: Any
-) -> IterableDataset:
-    """The rows, which are refused where their tokens are known to be of another tokenizer."""
-    if tokenizer is None or not _is_of_tokens(rows):
-        return rows
-    if source.hub_id is not None:  # whose dataset may name its tokenizer
+def check_tokenizer(rows: IterableDataset, source: TextSource, tokenizer: Any) -> None:
+    """Raise for rows of tokens of a dataset on the Hub that names another tokenizer."""
+    if tokenizer is not None and source.hub_id is not None and _is_of_tokens(rows):
         with suppress(LocalEntryNotFoundError):
             validate_pretokenized_dataset_tokenizer(source.hub_id, tokenizer)
-    return rows

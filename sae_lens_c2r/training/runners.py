@@ -37,7 +37,7 @@ def train_together(plan: Plan, sae_ids: list[str], job: Job) -> SAEs:
         rows: Any = rows_for(text, source.hub_id or source.name, source.context_size)
         reading = Reading.of_settings(plan.settings())
         model = load(reading, config.llm_device, hook_names=[source.hook_name])
-        rows = check_tokenizer(rows, source.text, model.tokenizer)
+        check_tokenizer(rows, source.text, model.tokenizer)
         runner = MultiSAETrainingRunner(
             config, override_model=model, override_saes=saes, override_dataset=rows
         )

@@ -123,13 +123,15 @@ def test_absorption_is_told_with_its_doubt() -> None:
     assert f"in all five seeds, {told}{ours.mean():.2f})" in EVIDENCE
     rise = of(LONGER, "absorption", "C2R", 5) - of(LONGER, "absorption")
     assert (rise > 0).all()
-    assert f"rises in all four seeds, by {rise.mean():.2f}." in EVIDENCE
+    told = f"{rise.mean():.3f} ± {Interval.of(rise).half_width:.3f}"
+    assert f"rises in all four seeds, by {told};" in EVIDENCE
+    assert f"it rises (+{told}, \u03bb = 5)" in README
     quarter = of(LONGER, "absorption").mean() / 4  # of a fall, the criterion
     assert rise.mean() - unpaired(LONGER, "absorption") > -quarter
     late = c2r(rows_of("language_model/letters", 2_048_000, 32), 5)["absorption"]
     assert f"SAELens's defaults it does not ({late.signed})" in EVIDENCE
     intervals = [f"± {unpaired(each, 'absorption'):.2f}" for each in (K32, LONGER)]
-    assert f"the intervals are {' and '.join(intervals)}" in EVIDENCE
+    assert f"neither difference is clear ({', '.join(intervals)})" in EVIDENCE
     scores = of_card("absorption")
     plain_and_c2r = [each for sae, each in scores.items() if sae.startswith("batchtopk")]
     spread = [each["mean.std_dev_full_absorption_score"] for each in plain_and_c2r]

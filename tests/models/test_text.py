@@ -241,7 +241,7 @@ def test_rows_of_tokens_fill_the_context() -> None:
     assert rows_for(words, "gpt2", 8) is words
 
 
-def test_tokens_of_another_tokenizer_are_refused_where_they_are_read(
+def test_a_dataset_that_names_another_tokenizer_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A dataset on the Hub may name its tokenizer. Without a network nobody knows."""
