@@ -173,7 +173,7 @@ def apart_table() -> str:
                 cells = (cell(each, measure) for measure in measures for each in both)
                 body.append([name, f"{k:g}", label(*point), *cells])
     head = (f"{COLUMNS[name]}, {how}" for name in measures for how in ("together", "apart"))
-    return markdown_table(["data", "active", "minus BatchTopK", *head], body)
+    return markdown_table(["data", "k", "minus BatchTopK", *head], body)
 
 
 def corrected(found: ByData) -> str:
@@ -278,7 +278,7 @@ def tables() -> dict[str, str]:
     letters = by_k(*(rows for name, rows in data.items() if name.startswith("language model")))
     return {
         "corrected": corrected(found),
-        "letters": table(by_method(letters), ["active", "method"]),
+        "letters": table(by_method(letters), ["k", "method"]),
         "synth": table(of_synth, ["method"], "composition"),
         "equal cost": table(equal, ["data"], *SHOWN["not_at_equal_cost"], columns=ALL_COLUMNS),
         "hierarchies": hierarchies_told(),
