@@ -208,6 +208,16 @@ def test_only_a_whole_name_is_that_of_a_shipped_release(name: str) -> None:
         find_release(name)
 
 
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_release_says_its_coefficient_itself(path: Path) -> None:
+    """Another default of ours trains no other SAE; the authors' runs have the paper's 5."""
+    specs = [spec for spec in read_release(path).saes() if "c2r" in spec.fields["architecture"]]
+    found = {spec.fields["c2r_coefficient"] for spec in specs}
+    authors = path.stem.startswith(("gemma", "llama", "qwen")) and "lambda" not in path.stem
+    assert specs
+    assert not authors or found == {5}
+
+
 def test_releases_are_listed_and_found() -> None:
     ran = run_command("registry", "list")
     assert ran.returncode == 0
