@@ -205,7 +205,7 @@ def test_code_of_a_releases_model_runs_only_if_it_is_trusted(
     trusted(*command, marker=marker)
 
 
-@pytest.mark.skipif(not has_scripts, reason="datasets runs no code by now")
+@pytest.mark.skipif(not has_scripts, reason="from version 4, datasets runs no code")
 @pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("command", ["inspect", "evaluate", "finetune", "train"])
 def test_code_of_a_dataset_runs_only_if_it_is_trusted(
