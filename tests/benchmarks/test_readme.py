@@ -260,3 +260,44 @@ def test_the_cost_of_a_step_is_that_of_the_benchmark() -> None:
         f"autograd, and takes {min(ours):.0f} to {max(ours):.0f} MiB in place of "
         f"{min(naive):.0f} to {max(naive):,.0f}" in COSTS
     )
+
+
+def test_the_alternatives_and_the_other_settings() -> None:
+    found = {name: from_plain(rows_of(*about)) for name, about in DATA.items()}
+    text = [each for name, each in found.items() if re.match("language|MiniLM$|planted", name)]
+    shares = [
+        each["OrtSAE", 0.25]["percent"].mean / each["C2R", 5]["percent"].mean for each in text
+    ]
+    assert 0.5 < min(shares) < max(shares) < 0.7
+    assert "costs half to two thirds as much as C2R 5" in EVIDENCE
+    nested = {name: each.get(("Matryoshka", 0.0)) for name, each in found.items()}
+    synth, text = (
+        [each["percent"].mean for name, each in nested.items() if each and re.match(kind, name)]
+        for kind in ("Synth", "language|planted")
+    )
+    rows = rows_of(*DATA["SynthSAEBench"])
+    f1 = [f"{rows[rows.method == each].f1.mean():.2f}" for each in ("BatchTopK", "Matryoshka")]
+    told = f"({f1[0]} {ARROW} {f1[1]}), for {min(synth):.0f} to {max(synth):.0f} % more"
+    assert (
+        f"{told} unexplained variance; on text, {min(text):.0f} to {max(text):.0f} %."
+        in EVIDENCE
+    )
+    rises = [each["C2R", 5]["highest_jaccard"] for each in found.values()]
+    clear = [each.mean for each in rises if each.mean > each.half_width]
+    measured = sum(each.mean == each.mean for each in rises)  # nan where it was not
+    told = f"in {len(clear)} of the {measured} data sets where it was measured"
+    assert f"{told}, by {min(clear):.3f} to {max(clear):.3f}" in EVIDENCE
+    large = found["SynthSAEBench, twice the size"]["C2R", 20]["found"].mean
+    assert f"twice the size, F1 falls by {-large:.2f}" in EVIDENCE
+    first = rows_of(*DATA["planted, 1M tokens"])
+    other = rows_of("planted/minilm-other-schedule", 1_000_000)
+    plain, c2r_5 = (of(other, "found", *each).mean() for each in ((), ("C2R", 5)))
+    lost = [of(each, "unexplained").mean() for each in (first, other)]
+    assert abs(np.subtract(*lost)) < 0.005  # of all variance, the smallest of interest
+    dead = 100 * c2r(other, 5)["dead_latents"].mean
+    absorbed = [f"{of(each, 'absorption').mean():.2f}" for each in (other, first)]
+    assert (
+        f"explains as much and absorbs {' instead of '.join(absorbed)}; there C2R only adds "
+        f"dead latents ({dead:.0f} points) and finds fewer features ({plain:.2f} {ARROW} "
+        f"{c2r_5:.2f})" in EVIDENCE
+    )
