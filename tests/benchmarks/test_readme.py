@@ -91,6 +91,9 @@ def test_what_c2r_brings_and_costs_on_the_language_model() -> None:
     assert told.format(*losses) in EVIDENCE
     classes = (of(K32, "class_f1", *each).mean() for each in ((), ("C2R", 5)))
     assert f"\u03bb = 5 ({f' {ARROW} '.join(f'{each:.2f}' for each in classes)})" in EVIDENCE
+    saes = of_card("sae_lens")
+    scores = [saes[f"batchtopk{each}"]["kl_score"] for each in ("_k32", "_c2r_k32_lambda_5")]
+    assert f"nearly: {scores[0]:.3f} {ARROW} {scores[1]:.3f} at \u03bb = 5" in EVIDENCE
     costs = [c2r(rows_of(*DATA[name]), 5)["percent"].mean for name in list(DATA)[:4]]
     assert f"rises by {min(costs):.0f} to {max(costs):.0f} % on the language" in EVIDENCE
 
@@ -109,6 +112,7 @@ def test_what_longer_training_brings() -> None:
         f"{Interval.of(classes).signed}, dead latents {found['dead_latents'].signed}"
     )
     assert told.replace("classes -", f"classes {MINUS}") in EVIDENCE
+    assert f"at \u03bb = 5, {lost.mean:.0f} % more of the loss is not recovered" in README
     assert not abs(found["found"].mean) > found["found"].half_width  # "no longer rises"
 
 
@@ -119,19 +123,21 @@ def test_absorption_is_told_with_its_doubt() -> None:
     plain, ours = of(K32, "absorption"), of(K32, "absorption", "C2R", 5)
     fall = c2r(K32, 5)["absorption"]
     assert ((ours - plain) < 0).sum() == 5
-    told = f"by {-fall.mean:.2f} ± {fall.half_width:.2f} ({plain.mean():.2f} {ARROW} "
-    assert f"in all five seeds, {told}{ours.mean():.2f})" in EVIDENCE
+    told = f"by {-fall.mean:.3f} ± {fall.half_width:.3f}, hardly clear"
+    assert (
+        f"in all five seeds ({plain.mean():.2f} {ARROW} {ours.mean():.2f}), {told}" in EVIDENCE
+    )
     rise = of(LONGER, "absorption", "C2R", 5) - of(LONGER, "absorption")
     assert (rise > 0).all()
-    told = f"{rise.mean():.3f} ± {Interval.of(rise).half_width:.3f}"
-    assert f"rises in all four seeds, by {told};" in EVIDENCE
-    assert f"it rises (+{told}, \u03bb = 5)" in README
+    told = f"{rise.mean():.3f} ± {Interval.of(rise).half_width:.3f} (unpaired ± "
+    assert f"rises in all four seeds, by {told}" in EVIDENCE
+    assert "falls in all five seeds with k = 32, and rises in all four of longer" in README
     quarter = of(LONGER, "absorption").mean() / 4  # of a fall, the criterion
     assert rise.mean() - unpaired(LONGER, "absorption") > -quarter
     late = c2r(rows_of("language_model/letters", 2_048_000, 32), 5)["absorption"]
     assert f"SAELens's defaults it does not ({late.signed})" in EVIDENCE
-    intervals = [f"± {unpaired(each, 'absorption'):.2f}" for each in (K32, LONGER)]
-    assert f"neither difference is clear ({', '.join(intervals)})" in EVIDENCE
+    for rows in (K32, LONGER):
+        assert f"(unpaired ± {unpaired(rows, 'absorption'):.3f}" in EVIDENCE
     scores = of_card("absorption")
     plain_and_c2r = [each for sae, each in scores.items() if sae.startswith("batchtopk")]
     spread = [each["mean.std_dev_full_absorption_score"] for each in plain_and_c2r]
@@ -145,11 +151,13 @@ def test_absorption_is_told_with_its_doubt() -> None:
     longer = read_report(RESULTS / "language_model" / "longer-absorption.json").saes
     found = {"BatchTopK": list[float](), "C2R": list[float]()}
     for sae in longer:
-        score = sae.evaluations["absorption"].metrics["full_absorption"]
-        found[str(sae.name).split("-")[2]].append(score)
+        score = sae.evaluations["absorption"].metrics
+        found[str(sae.name).split("-")[2]].append(score["full_absorption"])
+        spread.append(score["mean.std_dev_full_absorption_score"])
     assert max(found["C2R"]) < min(found["BatchTopK"])
     means = f" {ARROW} ".join(f"{np.mean(each):.3f}" for each in found.values())
-    assert f"C2R 5 scores lower: {means}" in EVIDENCE
+    most = max(spread[-len(longer) :]) / 26**0.5
+    assert f"C2R 5 scores lower: {means}, with standard errors to {most:.3f}" in EVIDENCE
 
 
 def test_what_latents_read_is_that_of_the_card() -> None:
@@ -297,7 +305,7 @@ def test_the_alternatives_and_the_other_settings() -> None:
     dead = 100 * c2r(other, 5)["dead_latents"].mean
     absorbed = [f"{of(each, 'absorption').mean():.2f}" for each in (other, first)]
     assert (
-        f"explains as much and absorbs {' instead of '.join(absorbed)}; there C2R only adds "
+        f"explains as much and absorbs {' instead of '.join(absorbed)}; there C2R adds "
         f"dead latents ({dead:.0f} points) and finds fewer features ({plain:.2f} {ARROW} "
         f"{c2r_5:.2f})" in EVIDENCE
     )
