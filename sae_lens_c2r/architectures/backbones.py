@@ -21,31 +21,9 @@ from sae_lens.saes.standard_sae import StandardTrainingSAE, StandardTrainingSAEC
 from sae_lens.saes.topk_sae import TopKTrainingSAE, TopKTrainingSAEConfig
 
 from sae_lens_c2r.architectures.c2r import C2RConfigMixin, C2RMixin
-from sae_lens_c2r.architectures.ort import OrtTrainingSAE, OrtTrainingSAEConfig
+from sae_lens_c2r.architectures.ort import OrtTrainingSAE as OrtTrainingSAE
+from sae_lens_c2r.architectures.ort import OrtTrainingSAEConfig as OrtTrainingSAEConfig
 from sae_lens_c2r.architectures.with_c2r import register_architecture
-
-__all__ = [
-    "AbsTopKC2RTrainingSAE",
-    "AbsTopKC2RTrainingSAEConfig",
-    "BatchTopKC2RTrainingSAE",
-    "BatchTopKC2RTrainingSAEConfig",
-    "GatedC2RTrainingSAE",
-    "GatedC2RTrainingSAEConfig",
-    "JumpReLUC2RTrainingSAE",
-    "JumpReLUC2RTrainingSAEConfig",
-    "MatchingPursuitC2RTrainingSAE",
-    "MatchingPursuitC2RTrainingSAEConfig",
-    "MatryoshkaBatchTopKC2RTrainingSAE",
-    "MatryoshkaBatchTopKC2RTrainingSAEConfig",
-    "OrtC2RTrainingSAE",
-    "OrtC2RTrainingSAEConfig",
-    "OrtTrainingSAE",
-    "OrtTrainingSAEConfig",
-    "StandardC2RTrainingSAE",
-    "StandardC2RTrainingSAEConfig",
-    "TopKC2RTrainingSAE",
-    "TopKC2RTrainingSAEConfig",
-]
 
 
 @dataclass

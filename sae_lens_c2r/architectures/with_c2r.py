@@ -1,8 +1,6 @@
 """Registering architectures with SAELens, and C2R for any architecture in one line."""
 
-import copyreg
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY, register_sae_training_class
@@ -42,8 +40,6 @@ def with_c2r(backbone: str | Architecture) -> Architecture:
 
     regularized_config = dataclass(_mixed(C2RConfigMixin, config_class))
     regularized = _mixed(C2RMixin, sae_class)
-    for made in (regularized, regularized_config):
-        made._made_of = sae_class, config_class
     register_architecture(regularized, regularized_config)
     return regularized, regularized_config
 
@@ -76,26 +72,7 @@ def _mixed(mixin: type, backbone: type) -> Any:
         "__qualname__": qualname,
         "__doc__": f"{backbone.__name__} with C2R.",
     }
-    return _picklable(type(backbone))(qualname.rpartition(".")[2], (mixin, backbone), body)
-
-
-@cache
-def _picklable(metaclass: type) -> Any:
-    """A metaclass whose classes are pickled as what they are made of: no module has them."""
-    made = type(metaclass.__name__, (metaclass,), {})
-    copyreg.pickle(made, _reduced)
-    return made
-
-
-def _reduced(cls: Any) -> Any:
-    """How to make a class again, or the name of one that inherits such a class."""
-    if "_made_of" not in vars(cls):
-        return cls.__qualname__
-    return _made_again, (*cls._made_of, issubclass(cls, C2RConfigMixin))
-
-
-def _made_again(sae_class: Any, config_class: Any, is_config: bool) -> Any:
-    return with_c2r((sae_class, config_class))[is_config]
+    return type(backbone)(qualname.rpartition(".")[2], (mixin, backbone), body)
 
 
 def register_architecture(

@@ -209,8 +209,6 @@ def _check(
 ) -> tuple[LocalSAE, Tensor, Tensor]:
     """Write an SAE as it is published; a probe, and what the SAE makes of it as it is here."""
     config = read_object(folder / SAE_CFG_FILENAME)
-    if not {"architecture", "metadata"} <= config.keys():
-        raise UserError(folder / SAE_CFG_FILENAME, "be written by SAELens 6")
     as_here = sae = SAERef(folder=folder).load("cpu")
     check_scaled(sae, of=folder / SAE_CFG_FILENAME)
     is_trained = isinstance(sae, TrainingSAE)

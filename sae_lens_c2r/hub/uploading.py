@@ -17,7 +17,6 @@ from sae_lens_c2r.hub.proposal import MAIN, Proposal, Target, propose, take_snap
 from sae_lens_c2r.hub.repo_record import RepoRecord
 from sae_lens_c2r.models.names import ModelName
 
-_MOVED = 412
 _NOT_HERE = {401, 403, 404}
 
 
@@ -54,9 +53,9 @@ def upload(
         What is on the Hub; `None` if `confirm` said no, or after a dry run.
 
     Raises:
-        UserError: If something is not fit to be published, or the branch has moved meanwhile.
+        UserError: If something is not fit to be published.
 
-    huggingface_hub raises its own errors, and those of the network.
+    huggingface_hub raises its own errors, also if the branch has moved, and the network's.
     """
     api = api or HfApi()
     target = Target(target) if isinstance(target, str) else target
@@ -145,18 +144,13 @@ def publish(
     api.preupload_lfs_files(target.repo_id, files, gitignore_content="\n", **where)
     ids = [sae.sae_id for sae in proposal.saes]
     added = f"Add {ids[0]}" if len(ids) == 1 else f"Add {len(ids)} SAEs"
-    try:
-        made = api.create_commit(
-            target.repo_id,
-            [*files, *map(CommitOperationDelete, proposal.stale)],
-            commit_message=added,
-            parent_commit=parent,
-            **where,
-        )
-    except HfHubHTTPError as error:
-        if error.response.status_code != _MOVED:
-            raise
-        raise UserError("The branch has moved meanwhile. Run it again.") from error
+    made = api.create_commit(
+        target.repo_id,
+        [*files, *map(CommitOperationDelete, proposal.stale)],
+        commit_message=added,
+        parent_commit=parent,
+        **where,
+    )
     return Published(made.oid, made.pr_url or made.commit_url, len(files))
 
 

@@ -11,12 +11,12 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.remote_code import harmless_runner
 from sae_lens_c2r.architectures.c2r import C2RConfigMixin
 from sae_lens_c2r.models.names import ModelName
-from sae_lens_c2r.models.reading import Reading, complete
+from sae_lens_c2r.models.reading import Reading
 from sae_lens_c2r.releases.configs import config_class_of
 from sae_lens_c2r.releases.files import release_of
 from sae_lens_c2r.releases.model import LICENSE_PATTERN, Release
-from sae_lens_c2r.saes.origins import pin, record_of
-from sae_lens_c2r.saes.record import SAERecord
+from sae_lens_c2r.saes.origins import pin
+from sae_lens_c2r.saes.record import SAERecord, read_record
 from sae_lens_c2r.saes.sae_ref import SAERef
 from sae_lens_c2r.saes.start_from import ESTIMATED, c2r_architecture, training_fields
 
@@ -42,10 +42,8 @@ def release_from(
 ) -> tuple[Release, str]:
     """The release that trains an SAE with C2R, with changes by its keys, and its YAML."""
     pinned, sae = pin(ref)
-    record = record_of(pinned)
+    record = read_record(pinned.folder) if pinned.folder else SAERecord()
     settings = record.settings or {}
-    if settings.keys() >= {"source", "runner"}:  # beside an SAE on the Hub, too
-        complete(sae.cfg.metadata, settings)
     reading = Reading.of(sae.cfg.metadata)
     if reading.assumed:
         tell(f"{pinned.name}: {reading.assumed}")

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from huggingface_hub import hf_hub_download, metadata_load
@@ -12,7 +11,7 @@ from sae_lens.registry import SAE_TRAINING_CLASS_REGISTRY
 
 from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r._support.files import sha256_of
-from sae_lens_c2r.saes.record import RECORD, SAERecord, read_record
+from sae_lens_c2r.saes.record import read_record
 from sae_lens_c2r.saes.sae_ref import SAE_FILES, SAERef, downloads, inference_form
 
 _COMMIT = r"/models--[^/]+/snapshots/([^/]+)/"  # in the path of a file in the Hub's cache
@@ -60,29 +59,12 @@ def check_weights(sae: SAE[Any], shown: object, *, published: bool = False) -> N
                 raise UserError(name, should, of=shown)
 
 
-def record_of(ref: SAERef) -> SAERecord:
-    """The record of our training of an SAE, in its folder or beside it on the Hub."""
-    if ref.folder is not None:
-        return read_record(ref.folder)
-    repo, folder = get_repo_id_and_folder_name(ref.source, ref.sae_id or "")
-    path = _file_on_hub(repo, f"{folder}/{RECORD}", ref.revision)
-    try:
-        return read_record(path.parent) if path else SAERecord()
-    except UserError:  # somebody else's file of that name
-        return SAERecord()
-
-
 def _license_on_hub(repo: str, commit: str | None) -> str | None:
     """The licence that a repository's card says."""
-    path = _file_on_hub(repo, "README.md", commit)
-    data = (path and metadata_load(path)) or {}
-    license = data.get("license_name") or data.get("license")
-    return str(license) if license else None
-
-
-def _file_on_hub(repo: str, path: str, commit: str | None) -> Path | None:
-    """A file of a repository on the Hub; `None` where there is none, or no network."""
     try:
-        return Path(hf_hub_download(repo, path, revision=commit))
+        card = hf_hub_download(repo, "README.md", revision=commit)
     except (OSError, ValueError):  # the Hub's, the network's, and of a name that is none
         return None
+    data = metadata_load(card) or {}
+    license = data.get("license_name") or data.get("license")
+    return str(license) if license else None

@@ -135,15 +135,9 @@ def init_distributed() -> Iterator[None]:
     if size == "1":
         yield
         return
-    of_torchrun = ("RANK", "MASTER_ADDR", "MASTER_PORT")
-    if missing := [f"`{name}`" for name in of_torchrun if name not in os.environ]:
-        raise UserError(
-            f"`WORLD_SIZE` is {size}, but {', '.join(missing)} not set. Start the processes by "
-            "`torchrun`, or unset `WORLD_SIZE` for a single one."
-        )
-    if os.environ["RANK"] == "0" and not dist.is_torchelastic_launched():
+    if os.environ.get("RANK") == "0" and not dist.is_torchelastic_launched():
         print(f"Waiting for the {size} processes of `WORLD_SIZE`.", file=sys.stderr)
-    _join(int(size), int(os.environ["RANK"]))
+    _join()
     try:
         yield
     except (UserError, OSError, KeyboardInterrupt) as error:
@@ -154,9 +148,9 @@ def init_distributed() -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def _join(size: int, rank: int) -> None:
+def _join() -> None:
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    store, *_ = next(rendezvous("env://", timeout=JOINING))
+    store, rank, size = next(rendezvous("env://", timeout=JOINING))
     store = PrefixStore(_name_of_this_time(store, rank, size), store)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
 

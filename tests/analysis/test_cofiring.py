@@ -77,19 +77,6 @@ def test_entries_of_a_sparse_batch_that_are_0_do_not_fire() -> None:
     assert co_firing([batch]).times_fired.tolist() == [1, 0, 0]
 
 
-@pytest.mark.usefixtures("unchecked_types")
-@pytest.mark.parametrize(
-    "batches",
-    [
-        *([], [torch.ones(3)], [torch.ones(0, 3)], [torch.full((2, 3), torch.nan)]),
-        [torch.ones(2, 3), torch.ones(2, 4)],
-    ],
-)
-def test_what_are_no_batches_is_refused(batches: list) -> None:
-    with pytest.raises(ValueError, match=r"Parameter `(batches|feature_acts)[\w.]*` should"):
-        co_firing(batches)
-
-
 @pytest.mark.parametrize(
     ("least", "most", "n_tokens"),
     [

@@ -1,7 +1,6 @@
 """C2R for an architecture of a third party."""
 
 import copy
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,6 @@ from sae_lens.saes.sae import TrainStepInput, TrainStepOutput
 from sae_lens.saes.topk_sae import TopKSAEConfig
 
 from sae_lens_c2r import TopKC2RTrainingSAE, TopKC2RTrainingSAEConfig, with_c2r
-from tests import forkserver
 from tests.architectures.training import D_IN, make_trainer, noise, step_input
 
 
@@ -140,27 +138,6 @@ def test_a_taken_name_is_refused() -> None:
     register_sae_training_class("mine_c2r", TopKTrainingSAE, TopKTrainingSAEConfig)
     with pytest.raises(ValueError, match=r"'mine_c2r'.*already registered.*TopKTrainingSAE"):
         with_c2r("mine")
-
-
-READ = """
-import pickle, sys
-sae_class, config_class, config, state = pickle.loads(bytes.fromhex(sys.argv[1]))
-sae = sae_class(config)
-sae.load_state_dict(state)
-print(type(config) is config_class, config.temperature)
-"""
-
-
-def test_what_is_made_is_pickled_and_read_in_a_fresh_process() -> None:
-    sae_class, config_class = with_c2r("mine")
-    config = config_class(d_in=4, d_sae=8, k=2, temperature=7.0)
-    sae = sae_class(config)
-    whole = sae_class, config_class, config, dict(sae.state_dict())
-    assert pickle.loads(pickle.dumps(whole))[:3] == whole[:3]
-    program = ("-c", READ, pickle.dumps(whole).hex())
-    ran = forkserver.run(*program, cwd=forkserver.ROOT)
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split() == ["True", "7.0"]
 
 
 def test_sae_lens_command_line_takes_it() -> None:

@@ -174,15 +174,6 @@ def test_a_checkpoints_scaling_is_folded(tmp_path: Path) -> None:
     torch.testing.assert_close(loaded.encode(inputs), expected)
 
 
-@pytest.mark.parametrize("missing", ["metadata", "architecture"])
-def test_what_sae_lens_5_saved_is_to_be_saved_again(
-    missing: str, tmp_path: Path, folder: Path
-) -> None:
-    """What it says has other places now, and would be lost without a word."""
-    set_field(folder, **{missing: ...})
-    assert f"{folder / CFG} should be written by SAELens 6" in refused(tmp_path, folder)
-
-
 def test_a_release_gives_the_ids(tmp_path: Path, folder: Path) -> None:
     release = read_release(find_release("minilm-layer-3"))
     sae_id = "layer_3/width_24k/ort_k32"

@@ -264,7 +264,7 @@ def test_an_upload_to_a_branch_that_moves_is_run_again(
             send("b", "c")
 
     hub.fault = another
-    assert "The branch has moved meanwhile" in refusal(send, "d", create_pr=create_pr)
+    assert "412" in refusal(send, "d", of=OSError, create_pr=create_pr)
     published = send("d", create_pr=create_pr)
     repo = hub.repos[REPO]
     files = repo.commits[published.commit].files

@@ -85,19 +85,6 @@ def test_weights_are_converted_once_for_all_who_ask(
         folder.name,
         f"{folder.name}.lock",
     }
-
-
-def test_a_conversion_that_fails_leaves_nothing(
-    quantized: OfflineModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def convert(weights: Path, to: Path) -> None:
-        (to / "half").write_bytes(weights.read_bytes())
-        raise OSError("no space is left")
-
-    monkeypatch.setattr(offline, "_convert", convert)
-    with pytest.raises(OSError, match="no space"):
-        model_folder(quantized)
-    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
     with pytest.raises(UserError, match="SHA-256 0000"):  # and others are not begun with
         model_folder(replace(quantized, sha256="0000"))
 

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from sae_lens import LanguageModelSAERunnerConfig, MultiSAETrainingRunnerConfig
 from sae_lens.saes.sae import SAEMetadata
 
 from sae_lens_c2r._support.errors import UserError
-from sae_lens_c2r.models.reading import ADDED, Reading, complete, metadata_of, within_norm
+from sae_lens_c2r.models.reading import ADDED, Reading, complete, metadata_of
 from sae_lens_c2r.models.text_source import TextSource
 
 RUNNERS = (MultiSAETrainingRunnerConfig, LanguageModelSAERunnerConfig)
@@ -153,11 +152,3 @@ def test_metadata_of_a_wrong_type_are_named_with_what_was_found(key: str, value:
     with pytest.raises(UserError) as caught:
         Reading.of({key: value})
     assert (caught.value.field, caught.value.found) == (f"metadata.{key}", repr(value))
-
-
-def test_norms_that_are_not_finite_are_no_median() -> None:
-    acts = torch.tensor([[1.0, 0.0], [0.0, 1.0], [100.0, 0.0]])
-    assert within_norm(acts, 10).tolist() == [True, True, False]
-    assert within_norm(acts, None).all()
-    with pytest.raises(UserError, match="Found NaN"):
-        within_norm(acts * torch.nan, 10)

@@ -93,7 +93,14 @@ SIZES: dict[str, Any] = {"d_in": 4, "d_sae": 32}
         ("feature_acts.device", lambda: analysis.absorption_pairs(EYE, [EYE.to("meta")])),
         ("batches", lambda: analysis.absorption_pairs(EYE, [NAN])),
         ("batches", lambda: analysis.absorption_pairs(EYE, iter(()))),
-        ("batches", lambda: analysis.co_firing(EYE)),
+        *(
+            ("batches", lambda batches=batches: analysis.co_firing(batches))
+            for batches in (EYE, [], [EYE[0]], [NAN])
+        ),
+        *(
+            ("feature_acts.shape", lambda wrong=wrong: analysis.co_firing([EYE, wrong]))
+            for wrong in (EYE[:0], torch.ones(2, 4))
+        ),
         ("pairs.shape", lambda: analysis.pair_jaccards([EYE], torch.tensor([[0, 1, 2]]))),
         ("pairs", lambda: analysis.pair_jaccards([EYE], torch.tensor([[0, 3]]))),
         ("pairs", lambda: analysis.pair_jaccards([EYE], torch.tensor([[0, -1]]))),

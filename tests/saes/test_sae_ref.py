@@ -12,7 +12,7 @@ from sae_lens_c2r._support.errors import UserError
 from sae_lens_c2r.saes import encoding
 from sae_lens_c2r.saes.encoding import encodes_alike
 from sae_lens_c2r.saes.origins import pin
-from sae_lens_c2r.saes.sae_ref import SAERef, find_saes, sae_folders
+from sae_lens_c2r.saes.sae_ref import SAERef, find_saes
 from tests.saes.forms import make_form
 
 
@@ -32,13 +32,6 @@ def test_the_licence_of_a_folder_is_what_training_recorded(tmp_path: Path) -> No
     assert pin(SAERef(folder=tmp_path))[0].license is None
     (tmp_path / "training.json").write_text('{"license": "apache-2.0"}')
     assert pin(SAERef(folder=tmp_path))[0].license == "apache-2.0"
-
-
-def test_saes_are_found_in_folders_that_are_not_hidden(tmp_path: Path) -> None:
-    for name in ("b", "more/c", ".training/step/d"):
-        make_form("standard").save_model(tmp_path / name)
-    assert sae_folders(tmp_path) == [tmp_path / "b", tmp_path / "more" / "c"]
-    assert sae_folders(tmp_path / "b") == [tmp_path / "b"]
 
 
 def test_an_empty_folder_is_no_sae_though_it_has_a_release_s_name(
