@@ -201,7 +201,7 @@ def corrected(found: ByData) -> str:
     return (
         f"Of the {len(p)} differences in Figure 1, {(p < 0.05).sum()} have p < 0.05 by "
         f"themselves, {(stats.false_discovery_control(p) < 0.05).sum()} after correction by "
-        f"Benjamini and Hochberg, and {n_holm} by Holm: of C2R 5's, {told}."
+        f"Benjamini and Hochberg, and {n_holm} by Holm. Of these, C2R 5's are: {told}."
     )
 
 

@@ -1,4 +1,4 @@
-"""The origin of an SAE: exactly which files it is loaded from, its licence, and its record."""
+"""The origin of an SAE: exactly which files it is loaded from, and its licence."""
 
 import re
 from dataclasses import replace

@@ -93,7 +93,9 @@ def test_what_c2r_brings_and_costs_on_the_language_model() -> None:
     assert f"\u03bb = 5 ({f' {ARROW} '.join(f'{each:.2f}' for each in classes)})" in EVIDENCE
     saes = of_card("sae_lens")
     scores = [saes[f"batchtopk{each}"]["kl_score"] for each in ("_k32", "_c2r_k32_lambda_5")]
-    assert f"nearly: {scores[0]:.3f} {ARROW} {scores[1]:.3f} at \u03bb = 5" in EVIDENCE
+    lacks = 100 * ((1 - scores[1]) / (1 - scores[0]) - 1)
+    told = f"by {lacks:.0f} % ({scores[0]:.3f} {ARROW} {scores[1]:.3f}, one training)"
+    assert f"what the KL score lacks {told}" in EVIDENCE
     costs = [c2r(rows_of(*DATA[name]), 5)["percent"].mean for name in list(DATA)[:4]]
     assert f"rises by {min(costs):.0f} to {max(costs):.0f} % on the language" in EVIDENCE
 
@@ -123,7 +125,8 @@ def test_absorption_is_told_with_its_doubt() -> None:
     plain, ours = of(K32, "absorption"), of(K32, "absorption", "C2R", 5)
     fall = c2r(K32, 5)["absorption"]
     assert ((ours - plain) < 0).sum() == 5
-    told = f"by {-fall.mean:.3f} ± {fall.half_width:.3f}, hardly clear"
+    widths = f"paired ± {fall.half_width:.4f}, unpaired ± {unpaired(K32, 'absorption'):.4f}"
+    told = f"by {-fall.mean:.3f} ({widths})"
     assert (
         f"in all five seeds ({plain.mean():.2f} {ARROW} {ours.mean():.2f}), {told}" in EVIDENCE
     )
@@ -136,8 +139,7 @@ def test_absorption_is_told_with_its_doubt() -> None:
     assert rise.mean() - unpaired(LONGER, "absorption") > -quarter
     late = c2r(rows_of("language_model/letters", 2_048_000, 32), 5)["absorption"]
     assert f"SAELens's defaults it does not ({late.signed})" in EVIDENCE
-    for rows in (K32, LONGER):
-        assert f"(unpaired ± {unpaired(rows, 'absorption'):.3f}" in EVIDENCE
+    assert f"(unpaired ± {unpaired(LONGER, 'absorption'):.3f}, not clear)" in EVIDENCE
     scores = of_card("absorption")
     plain_and_c2r = [each for sae, each in scores.items() if sae.startswith("batchtopk")]
     spread = [each["mean.std_dev_full_absorption_score"] for each in plain_and_c2r]
@@ -305,7 +307,7 @@ def test_the_alternatives_and_the_other_settings() -> None:
     dead = 100 * c2r(other, 5)["dead_latents"].mean
     absorbed = [f"{of(each, 'absorption').mean():.2f}" for each in (other, first)]
     assert (
-        f"explains as much and absorbs {' instead of '.join(absorbed)}; there C2R adds "
-        f"dead latents ({dead:.0f} points) and finds fewer features ({plain:.2f} {ARROW} "
+        f"BatchTopK explains as much and absorbs {' instead of '.join(absorbed)}; there C2R "
+        f"adds dead latents ({dead:.0f} points) and finds fewer features ({plain:.2f} {ARROW} "
         f"{c2r_5:.2f})" in EVIDENCE
     )
