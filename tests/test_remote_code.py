@@ -242,7 +242,7 @@ def of_transformer_lens(model: str) -> None:
     loading_from_pretrained.NEED_REMOTE_CODE_MODELS = (model,)
     try:
         loading_from_pretrained.get_pretrained_model_config(model)
-    except NotImplementedError:  # it has no such architecture
+    except NotImplementedError:  # TransformerLens's word for an architecture that it lacks
         pass
     finally:
         loading_from_pretrained.NEED_REMOTE_CODE_MODELS = needing
