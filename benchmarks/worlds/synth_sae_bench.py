@@ -1,7 +1,6 @@
 """SynthSAEBench (arXiv:2602.14687): known features that nobody here chose."""
 
 from itertools import cycle, product
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,8 @@ from rich.progress import track
 from sae_lens import SAE
 from sae_lens.synthetic import SyntheticModel, SyntheticModelConfig
 
-from benchmarks.compare import METRICS, Contrast, Interval, interpolate, metrics_of, over_seeds
-from benchmarks.experiment import (
-    METHODS,
-    PLAIN,
-    Drawn,
-    Row,
-    Run,
-    Size,
-    World,
-    read_sizes,
-    read_yaml,
-)
+from benchmarks.compare import METRICS, Interval, interpolate
+from benchmarks.experiment import Drawn, Row, Run, Size, World, read_sizes, read_yaml
 from benchmarks.report import draw_sizes, of_full_length
 from sae_lens_c2r.analysis.recovery import feature_recovery
 from sae_lens_c2r.reporting.tables import markdown_table
@@ -84,25 +73,6 @@ class SynthSAEBench(World):
         return feature_recovery(sae, model, samples=self.size.evaluation, batch_size=BATCH)
 
 
-def which_one(rows: pd.DataFrame, size: Size) -> str:
-    """Return what BatchTopK has, and what each wish brings beyond it at all sparsities."""
-    metrics = [metric for metric in metrics_of(rows) if metric in DATA["shown"]]
-    plain = (f"{mean:.3f}" for mean in rows[rows.method == PLAIN][metrics].mean())
-    table = [["to compare with", f"`{METHODS[PLAIN].architecture}`", *plain]]
-    for wanted, name, strength in DATA["wishes"]:
-        contrast = Contrast(name, PLAIN, [strength, 0])
-        found = over_seeds(contrast.by_complete_seed(rows, size.ks, metrics)).values()
-        if all(isfinite(each.half_width) for each in found):
-            method = METHODS[name]
-            fields = {method.coefficient: strength} if method.coefficient else {}
-            fields = {**fields, **method.options}
-            options = (f"`{key}={value!r}`" for key, value in fields.items())
-            setting = ", ".join([f"`{method.architecture}`", *options])
-            table.append([wanted, setting, *(each.signed for each in found)])
-    head = ["you want", "train", *(METRICS[metric].label for metric in metrics)]
-    return markdown_table(head, table)
-
-
 def published_table(rows: pd.DataFrame, size: Size) -> str:
     """Return SAELens's architectures in the published order, on their curves where L0 is k."""
     k, table, metrics = size.ks[0], [], ["l0", *DATA["published"]]
@@ -127,9 +97,7 @@ def draw(rows: pd.DataFrame) -> Drawn:
     drawn = draw_sizes(rows, SIZES)
     for name, tables in drawn.tables.items():
         [size] = SIZES[name]
-        full = of_full_length(rows, size)
-        tables["which one"] = which_one(full, size)
-        tables["published"] = published_table(full, size)
+        tables["published"] = published_table(of_full_length(rows, size), size)
     return drawn
 
 
