@@ -67,11 +67,10 @@ GPU_devices := pytest tests/test_devices.py -k 'cuda or gpu'
 GPU_penalty := benchmarks.penalty --device cuda
 GPU_training_step := benchmarks.training_step --device cuda
 GPU_shipped := benchmarks language_model --size shipped --device cuda --jobs 12
-GPU_directions := benchmarks language_model --size directions --device cuda --jobs 12
 GPU_longer := benchmarks language_model --size longer --device cuda --jobs 10
 GPU_wide := benchmarks language_model --size wide --device cuda --jobs 5
 
-gpu: $(addprefix $(VENV)/gpu-,devices penalty training_step directions shipped longer wide) ## What only a GPU can show
+gpu: $(addprefix $(VENV)/gpu-,devices penalty training_step shipped longer wide) ## What only a GPU can show
 
 # In at most eight minutes each. A part that is done is skipped until its file is deleted, and
 # SAEs that have their rows are not trained again.

@@ -279,7 +279,7 @@ def tables() -> dict[str, str]:
     return {
         "corrected": corrected(found),
         "letters": table(by_method(letters), ["k", "method"]),
-        "synth": table(of_synth, ["method"], "composition"),
+        "synth": table(of_synth, ["method"], "composition", "dead_latents"),
         "equal cost": table(equal, ["data"], *SHOWN["not_at_equal_cost"], columns=ALL_COLUMNS),
         "hierarchies": hierarchies_told(),
         "apart": apart_table(),

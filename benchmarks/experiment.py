@@ -18,7 +18,6 @@ from sae_lens.config import SAETrainerConfig
 from sae_lens.registry import get_sae_training_class
 from torch import Tensor
 
-import benchmarks.directions  # noqa: F401  # whose architectures it registers
 from benchmarks.rows import Row as Row
 from benchmarks.rows import execute_all, read
 from sae_lens_c2r._support.files import fill_once

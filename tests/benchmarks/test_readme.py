@@ -11,14 +11,19 @@ import pytest
 from scipy import stats
 
 from benchmarks.__main__ import RESULTS
-from benchmarks.compare import Contrast, Interval
+from benchmarks.compare import Contrast, Interval, over_seeds
 from benchmarks.differences import DATA, Differences, differences, from_plain, rows_of
 from sae_lens_c2r.evaluation.results import read_report
 
 pytestmark = pytest.mark.exhaustive
-README, EVIDENCE, COSTS = (
+README, EVIDENCE, MADE, COSTS = (
     " ".join(Path(page).read_text(encoding="utf-8").split())
-    for page in ("README.md", "docs/evidence.md", "docs/costs.md")
+    for page in (
+        "README.md",
+        "docs/evidence.md",
+        "docs/how-the-evidence-was-made.md",
+        "docs/costs.md",
+    )
 )
 CARD = Path("hub_cards", "smollm2-135m-layer-9")
 K10, K32 = (rows_of(*DATA[f"language model, k = {k}"]) for k in (10, 32))
@@ -162,18 +167,30 @@ def test_absorption_is_told_with_its_doubt() -> None:
     assert f"C2R 5 scores lower: {means}, with standard errors to {most:.3f}" in EVIDENCE
 
 
-def test_what_latents_read_is_that_of_the_card() -> None:
-    weights, on_text = of_card("weights"), of_card("sae_lens")
+def test_what_latents_read() -> None:
+    rows, both = rows_of("language_model/directions", 2_048_000, 10), ("C2R by both", 2)
+    points = ((), ("C2R", 2), ("C2R", 5), both)
+    read = [of(rows, "encoder_composition", *point) for point in points]
+    assert all(len(each) == 5 for each in read)
+    plain, two, five, lowered = (f"{each.mean():.3f}" for each in read)
+    chance = f"where chance is {rows.chance_composition.mean():.3f}"
+    assert f"{plain} for BatchTopK, {two} for C2R 2 and {five} for C2R 5, {chance}" in EVIDENCE
+    assert f"(k = 10: {plain} {ARROW} {two}), {chance}" in README
+    pairs = [f"{of(rows, 'firing_pairs_above_0.9', *point).mean():.1f}" for point in points]
+    assert f"common: {pairs[0]}, {pairs[1]} and {pairs[2]}; at k = 32, one" in EVIDENCE
+    assert f"{pairs[0]} without C2R, {pairs[1]} at \u03bb = 2" in README
+    assert f"penalty, on encoder columns, lowers it to {lowered} (\u03bb = 2)" in EVIDENCE
+    measures = ["highest_jaccard", "firing_pairs_above_0.9", "dead_latents"]
+    contrast = Contrast("C2R by both", "C2R", ["the explained_variance of C2R 2", 2])
+    together, alike, dead = over_seeds(contrast.by_seed_and_k(rows, measures)).values()
+    assert f"and {100 * dead.mean:.1f} ± {100 * dead.half_width:.1f} points more" in EVIDENCE
+    assert f"co-firing is no lower ({together.signed}), nor" in MADE
+    assert f"above 0.9 ({alike.mean:+.1f} ± {alike.half_width:.1f})" in MADE
+    on_text = of_card("sae_lens")
     ours = ["batchtopk_k32", "batchtopk_c2r_k32_lambda_2", "batchtopk_c2r_k32_lambda_5"]
-    plain, two, five = (f"{weights[sae]['encoder_composition']:.3f}" for sae in ours)
-    chance = f"{weights['batchtopk_k32']['chance_composition']:.3f}"
-    assert f"{plain} for BatchTopK, {two} for C2R 2 and {five} for C2R 5" in EVIDENCE
-    assert plain == two
-    assert f"The encoder's composition stays at {plain}, where chance is {chance}" in README
     pairs = [f"{on_text[sae]['co_firing_pairs_above_0.9']:.0f}" for sae in [*ours, "ort_k32"]]
-    assert f"common: {pairs[0]}, {pairs[1]} and {pairs[2]}; OrtSAE has {pairs[3]}" in EVIDENCE
-    told = "{} without C2R, {} at \u03bb = 2, {} at \u03bb = 5"
-    assert told.format(*pairs[:3]) in README
+    told = "one training each, {}, {} and {}, with OrtSAE {}"
+    assert told.format(*pairs) in EVIDENCE
 
 
 def test_known_features_and_the_other_methods() -> None:
