@@ -138,8 +138,8 @@ def test_absorption_is_told_with_its_doubt() -> None:
     rise = of(LONGER, "absorption", "C2R", 5) - of(LONGER, "absorption")
     assert (rise > 0).all()
     told = f"{rise.mean():.3f} ± {Interval.of(rise).half_width:.3f} (unpaired ± "
-    assert f"rises in all four seeds, by {told}" in EVIDENCE
-    assert "falls in all five seeds with k = 32, and rises in all four of longer" in README
+    assert f"rises in all five seeds, by {told}" in EVIDENCE
+    assert "falls in all five seeds with k = 32, and rises in all five of longer" in README
     quarter = of(LONGER, "absorption").mean() / 4  # of a fall, the criterion
     assert rise.mean() - unpaired(LONGER, "absorption") > -quarter
     late = c2r(rows_of("language_model/letters", 2_048_000, 32), 5)["absorption"]
