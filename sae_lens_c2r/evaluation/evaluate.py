@@ -115,7 +115,7 @@ def _reading(sae: SAE[Any], options: Options) -> Reading:
 
 
 def _asked(name: str, reading: Reading, options: Options) -> dict[str, Any]:
-    """What an evaluation is asked for, as `evaluation.json` has it."""
+    """Return the model, text and settings of an evaluation, as `evaluation.json` has them."""
     settings = options.settings(name, str(reading.model_name))
     asked: dict[str, Any] = {"model": reading.model_name, "settings": settings}
     if name == SAE_LENS:

@@ -57,7 +57,7 @@ def run_process(
 
 
 def main(answers: int) -> None:
-    """What the process does: it writes its answers to a file's number."""
+    """Run an evaluation as a process, which writes its answers to a file descriptor."""
     request = sys.stdin.readline()
     Thread(target=_end_with_the_parent, daemon=True).start()
     with open(answers, "w", encoding="utf-8") as out:

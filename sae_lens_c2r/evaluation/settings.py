@@ -1,4 +1,4 @@
-"""What is asked for on the command line, and the settings of each evaluation."""
+"""The options of the command line, and the settings of each evaluation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -1,4 +1,4 @@
-"""What may be published: fields by their names, each with a pattern, and nobody's keys."""
+"""The fields that may be published, by name, each with a pattern; nobody's keys."""
 
 import math
 import re

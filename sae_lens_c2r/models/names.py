@@ -1,4 +1,4 @@
-"""What a language model is called: on the Hub, on the disk, and in TransformerLens."""
+"""The names of a language model: on the Hub, on the disk, and in TransformerLens."""
 
 import re
 from contextlib import suppress

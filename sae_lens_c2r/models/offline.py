@@ -1,4 +1,4 @@
-"""What needs no hub: models out of Python packages, with weights that are verified, and a text.
+"""Models out of Python packages, with verified weights, and a text: no hub is needed.
 
 How MiniLM reads a text is here, too: in rows of tokens.
 """

@@ -183,7 +183,7 @@ class Reading(BaseModel, frozen=True, protected_namespaces=()):
 
 
 def metadata_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What an SAE says, or should say, that is trained with a plan's settings: no key lacks."""
+    """Return the metadata of an SAE that is trained with a plan's settings, all keys given."""
     source, runner = settings["source"], settings["runner"]
     usual = {
         **Reading().model_dump(),

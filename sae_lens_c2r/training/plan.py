@@ -158,7 +158,7 @@ def runner_config(plan: Plan, *, sae_ids: list[str]) -> MultiSAETrainingRunnerCo
 
 
 def _sae_lens_config(plan: Plan, sae_ids: list[str]) -> MultiSAETrainingRunnerConfig:
-    """What the release says, as SAELens's config; a UserError if SAELens refuses it."""
+    """Return the release as SAELens's config; raise a UserError if SAELens refuses it."""
     source = plan.release.language_model
     options: dict[str, Any] = {
         **plan.runner,
